@@ -1,0 +1,173 @@
+package index
+
+import "github.com/kvscope/kvscope/wire"
+
+// learn records which block a handle names on a replica, and lets the chains
+// go on that waited for it. keys, if not nil, are the handles of the chain up
+// to n on this replica, root first.
+func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
+	type pair struct {
+		r  *replica
+		k  uint64
+		id nodeID
+	}
+	if r.table.get(k) == id && r.orphans[k] == nil && len(x.waiting) == 0 {
+		return
+	}
+	work := []pair{{r, k, id}}
+	for len(work) > 0 {
+		p := work[len(work)-1]
+		work = work[:len(work)-1]
+		x.name(p.r, p.k, p.id)
+		if o := p.r.orphans[p.k]; o != nil {
+			for _, kid := range x.attach(p.r, o, p.id, keys) {
+				ns := x.nodes[p.id].ns
+				if c := x.child(p.id, kid.hash(false, ns), ns); c != none {
+					x.keepText(c, &kid.item)
+					work = append(work, pair{p.r, kid.key, c})
+				}
+			}
+		}
+		keys = nil // only the first pair's
+		for _, w := range x.waiting[p.k] {
+			if w := x.byID[w]; w != p.r && x.roots.same(w.ident.root, p.r.ident.root) {
+				work = append(work, pair{w, p.k, p.id})
+			}
+		}
+	}
+}
+
+// name enters a handle into a replica's table. A handle that named another
+// block before is believed now: an engine has one block for a hash.
+func (x *Index) name(r *replica, k uint64, id nodeID) {
+	old := r.table.get(k)
+	if old == id {
+		return
+	}
+	r.table.set(k, id)
+	x.nodes[id].refs++
+	if old != none {
+		x.emptyNode(r, old, k, true)
+		x.nodes[old].refs--
+	}
+	switch n := &x.nodes[id]; {
+	case n.root == 0:
+		n.handle, n.root = k, r.ident.root
+	case n.handle == k && k>>32 != 0:
+		// Two replicas gave one block one 64-bit hash: they share recipe and
+		// root. Small numbers are no hashes and prove nothing.
+		x.roots.join(n.root, r.ident.root)
+	}
+}
+
+// attach turns an orphan into residency of a node, and gives back the orphans
+// behind it, which can now be attached in turn.
+func (x *Index) attach(r *replica, o *orphan, id nodeID, keys []uint64) []*orphan {
+	counted := o.announced && o.resident()
+	for _, s := range o.slots {
+		if s.n > 0 {
+			r.addCopies(s.tier, -int(s.n))
+			x.enter(r, id, s.group, s.tier, s.n, !o.announced)
+		}
+		if o.proven > 0 && s.tier == wire.Device && r.isDense(s.group) {
+			x.prove(r, x.nodes[id].parent, s.group, o.proven, keys)
+		}
+	}
+	if counted {
+		r.stats.Orphans--
+	}
+	kids := o.kids
+	o.kids = nil
+	for _, kid := range kids {
+		kid.parent = nil
+	}
+	x.detach(r, o)
+	return kids
+}
+
+// prove takes a parent link as evidence: the block that it named and all its
+// ancestors were resident at clock asOf. What is known of a block's removal
+// since then stands, and an ancestor whose handle is not known is left out,
+// because its removal could not be recognised.
+func (x *Index) prove(r *replica, id nodeID, group int16, asOf uint64, keys []uint64) {
+	for ; id != none; id = x.nodes[id].parent {
+		s := x.find(id, r.id, group, wire.Device)
+		switch {
+		case s != nil && s.n > 0:
+			if s.stamp == r.stamp {
+				return
+			}
+			s.stamp, s.gen = r.stamp, r.gen
+		case s != nil && s.held && s.gen >= r.epoch:
+			if asOf == x.clock {
+				x.enter(r, id, group, wire.Device, 1, true)
+			}
+		default:
+			if k, ok := x.handleOn(r, id, keys); ok && r.gone[k] <= asOf {
+				x.name(r, k, id)
+				x.enter(r, id, group, wire.Device, 1, true)
+			}
+		}
+	}
+}
+
+// handleOn gives a block's handle on a replica, if it is known.
+func (x *Index) handleOn(r *replica, id nodeID, keys []uint64) (uint64, bool) {
+	n := &x.nodes[id]
+	switch {
+	case int(n.depth) <= len(keys):
+		return keys[n.depth-1], true
+	case n.root != 0 && x.roots.same(n.root, r.ident.root):
+		return n.handle, true
+	}
+	return 0, false
+}
+
+// infer finds the content of a parent that was never announced on a replica:
+// a replica of the same root knows its handle, or a block behind it is known.
+func (x *Index) infer(r *replica, parent uint64, items []item) nodeID {
+	found := none
+	if r.orphans[parent] == nil { // else we were told when it became known
+		found = x.elsewhere(r, parent)
+	}
+	for i := 0; found == none && i < len(items); i++ {
+		found = r.table.get(items[i].key)
+		for up := 0; found != none && up <= i; up++ {
+			found = x.nodes[found].parent
+		}
+	}
+	if found != none {
+		x.learn(r, parent, found, nil)
+	}
+	return found
+}
+
+// elsewhere looks a handle up on the replicas that share a replica's root.
+func (x *Index) elsewhere(r *replica, k uint64) nodeID {
+	for _, other := range x.byID {
+		if other != r && x.roots.same(other.ident.root, r.ident.root) {
+			if id := other.table.get(k); id != none {
+				return id
+			}
+		}
+	}
+	return none
+}
+
+// noteGone remembers a removal that meant nothing to us, for the day when the
+// handle gets a meaning.
+func (r *replica) noteGone(k, clock uint64) {
+	const most = 1 << 16
+	if r.gone == nil {
+		r.gone = map[uint64]uint64{}
+	}
+	if _, again := r.gone[k]; !again {
+		if len(r.goneKeys) == most {
+			delete(r.gone, r.goneKeys[0])
+			r.goneKeys = r.goneKeys[1:]
+		}
+		r.goneKeys = append(r.goneKeys, k)
+	}
+	r.gone[k] = clock
+	r.stamp++
+}

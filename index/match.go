@@ -1,0 +1,337 @@
+package index
+
+import (
+	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// Query is a prompt as engines would hash it.
+type Query struct {
+	// Model limits the answer to replicas of that model; "" asks all.
+	Model  string
+	Tokens []wire.Token
+	LoRA   string
+	Salt   string
+	// Extra holds further content of each block (images, embeddings).
+	Extra [][]blockhash.Value
+}
+
+// Match is what one replica holds of a prompt.
+type Match struct {
+	Replica wire.Replica
+	// BlockSize is the replica's, in tokens; Blocks the prompt's full blocks.
+	BlockSize, Blocks int
+	// Tiers counts matched blocks: the contiguous prefix on the device, then
+	// its continuation on each lower tier in turn. A hole ends a match.
+	Tiers [wire.NumTiers]int
+	// Certain counts the leading blocks of which there is evidence from after
+	// the last missed event; on an EXACT replica all of them.
+	Certain int
+	// Upper is what the groups that need every block promise alone. It is
+	// above Tiers[Device] when another group lacks its part of the prefix.
+	Upper int
+}
+
+// Depth is the number of matched blocks on all tiers.
+func (m Match) Depth() int {
+	n := 0
+	for _, t := range m.Tiers {
+		n += t
+	}
+	return n
+}
+
+// CachedTokens is what the engine would report as cached: the last prompt
+// token is always recomputed, so at most floor((n-1)/B) blocks count.
+func CachedTokens(blocks, blockSize, promptTokens int) int {
+	if blockSize <= 0 || promptTokens <= 0 {
+		return 0
+	}
+	return min(blocks, (promptTokens-1)/blockSize) * blockSize
+}
+
+// Prompt is a Query with what has been computed of it, so that asking again is
+// cheap. It belongs to the goroutine that asks.
+type Prompt struct {
+	Query
+	shapes map[shape]*shaped
+}
+
+// shape is how a replica cuts a prompt into blocks.
+type shape struct {
+	size   int
+	bigram bool
+}
+
+// shaped is a prompt cut that way.
+type shaped struct {
+	locals []uint64
+	chains map[blockhash.Recipe][]blockhash.Link
+}
+
+// NewPrompt prepares a query.
+func NewPrompt(q Query) *Prompt { return &Prompt{Query: q, shapes: map[shape]*shaped{}} }
+
+func (p *Prompt) namespace() blockhash.Namespace { return blockhash.NamespaceOf(p.LoRA, p.Salt) }
+
+func (p *Prompt) cut(s shape) *shaped {
+	if c := p.shapes[s]; c != nil {
+		return c
+	}
+	mm := make([][]uint64, len(p.Extra))
+	for i, e := range p.Extra {
+		_, mm[i] = blockhash.Content(e, p.LoRA, i == 0)
+	}
+	c := &shaped{chains: map[blockhash.Recipe][]blockhash.Link{}}
+	c.locals, _ = blockhash.Rolling(p.Tokens, s.size, s.bigram, p.namespace(), mm)
+	p.shapes[s] = c
+	return c
+}
+
+// Match says what every replica of the prompt's model holds of it. The
+// prompt's own tokens may first give a meaning to parents that were never
+// announced (their digests are recomputed by the replica's hash recipe).
+func (x *Index) Match(p *Prompt) []Match {
+	var out []Match
+	for _, r := range x.byID {
+		if p.Model == "" || r.model == "" || r.model == p.Model {
+			out = append(out, Match{Replica: r.name, BlockSize: r.blockSize})
+		}
+	}
+	done := map[shape]map[wire.Replica]Match{}
+	for i := range out {
+		r := x.replicas[out[i].Replica]
+		s := shape{r.blockSize, r.bigram}
+		if done[s] == nil {
+			done[s] = map[wire.Replica]Match{}
+			for _, m := range x.matchShape(p, s) {
+				done[s][m.Replica] = m
+			}
+		}
+		if m, ok := done[s][r.name]; ok {
+			m.BlockSize = s.size
+			out[i] = m
+		}
+		out[i].Blocks = blockhash.Blocks(len(p.Tokens), s.size, s.bigram)
+	}
+	return out
+}
+
+// MatchOn says what one replica holds of a prompt.
+func (x *Index) MatchOn(name wire.Replica, p *Prompt) Match {
+	r := x.replica(name)
+	s := shape{r.blockSize, r.bigram}
+	out := Match{Replica: name}
+	for _, m := range x.matchShape(p, s) {
+		if m.Replica == name {
+			out = m
+		}
+	}
+	out.BlockSize, out.Blocks = s.size, blockhash.Blocks(len(p.Tokens), s.size, s.bigram)
+	return out
+}
+
+func (x *Index) matchShape(p *Prompt, s shape) []Match {
+	if s.size <= 0 {
+		return nil
+	}
+	cut := p.cut(s)
+	x.proveByPrompt(p, s, cut)
+	return x.MatchLocals(cut.locals)
+}
+
+// MatchLocals says what replicas hold of the chain with these local hashes,
+// for every replica that holds at least one block of it.
+func (x *Index) MatchLocals(locals []uint64) []Match {
+	m := x.scratch
+	m.begin(len(x.byID))
+	id := none
+	var hybrid []*replica
+	for i, local := range locals {
+		if id = x.step(id, local); id == none {
+			break
+		}
+		for k := x.nodes[id].first; k != noSlot; {
+			s := &x.slots[k]
+			k = s.next
+			if s.n <= 0 {
+				continue
+			}
+			r := x.byID[s.rep]
+			if len(r.groups) > 1 {
+				if st := m.at(s.rep, i); st != nil && i == 0 && st.mask == 0 {
+					st.mask = 1
+					hybrid = append(hybrid, r)
+				}
+				continue
+			}
+			if st := m.at(s.rep, i); st != nil {
+				st.mask |= 1 << s.tier
+				if s.gen == r.gen {
+					st.certain |= 1 << s.tier
+				}
+			}
+		}
+		if !m.advance(i) && len(hybrid) == 0 {
+			break
+		}
+	}
+	out := make([]Match, 0, len(m.touched))
+	for _, rep := range m.touched {
+		r := x.byID[rep]
+		if len(r.groups) > 1 {
+			continue
+		}
+		st := &m.state[rep]
+		out = append(out, Match{
+			Replica: r.name, Tiers: st.tiers, Certain: st.sure, Upper: st.tiers[wire.Device],
+		})
+	}
+	for _, r := range hybrid {
+		out = append(out, x.matchHybrid(r, locals))
+	}
+	return out
+}
+
+// matcher is the scratch space of one walk.
+type matcher struct {
+	state   []matchState
+	touched []int32
+	active  []int32
+}
+
+type matchState struct {
+	in      bool // holds every block so far
+	seen    int  // block that mask is about, counted from 1
+	mask    uint8
+	certain uint8
+	stage   wire.Tier
+	doubt   bool
+	sure    int
+	tiers   [wire.NumTiers]int
+}
+
+func (m *matcher) begin(replicas int) {
+	for _, rep := range m.touched {
+		m.state[rep] = matchState{}
+	}
+	m.touched, m.active = m.touched[:0], m.active[:0]
+	for len(m.state) < replicas {
+		m.state = append(m.state, matchState{})
+	}
+}
+
+// at gives a replica's state at block i, nil if an earlier block was missing.
+func (m *matcher) at(rep int32, i int) *matchState {
+	st := &m.state[rep]
+	if i == 0 && !st.in {
+		st.in = true
+		m.touched = append(m.touched, rep)
+		m.active = append(m.active, rep)
+	}
+	if !st.in {
+		return nil
+	}
+	if st.seen != i+1 {
+		st.seen, st.mask, st.certain = i+1, 0, 0
+	}
+	return st
+}
+
+// advance counts block i for all who hold it and reports whether any does.
+func (m *matcher) advance(i int) bool {
+	keep := m.active[:0]
+	for _, rep := range m.active {
+		st := &m.state[rep]
+		tier := st.stage
+		if st.seen == i+1 {
+			for tier < wire.NumTiers && st.mask&(1<<tier) == 0 {
+				tier++
+			}
+		} else {
+			tier = wire.NumTiers
+		}
+		if tier == wire.NumTiers {
+			st.in = false
+			continue
+		}
+		st.stage = tier
+		st.tiers[tier]++
+		if st.doubt = st.doubt || st.certain&(1<<tier) == 0; !st.doubt {
+			st.sure++
+		}
+		keep = append(keep, rep)
+	}
+	m.active = keep
+	return len(keep) > 0
+}
+
+// matchHybrid matches a replica with several KV-cache groups: a prefix is
+// usable only if every group has what it needs of it. Groups with a sliding
+// window need its last ceil((window-1)/B) blocks, as in vLLM's
+// SlidingWindowManager; groups of other kinds that do not need every block
+// (mamba, chunked) need the last one. Lower tiers are not counted.
+func (x *Index) matchHybrid(r *replica, locals []uint64) Match {
+	has := make([][]bool, len(r.groups))
+	var sure []bool
+	id := none
+	for i, local := range locals {
+		if id = x.step(id, local); id == none {
+			break
+		}
+		sure = append(sure, true)
+		for g := range r.groups {
+			s := x.find(id, r.id, r.groups[g].id, wire.Device)
+			has[g] = append(has[g], s != nil && s.n > 0)
+			if s != nil && s.n > 0 && s.gen != r.gen {
+				sure[i] = false
+			}
+		}
+	}
+	m := Match{Replica: r.name, Upper: len(sure)}
+	for g := range r.groups {
+		if denseSpecs[r.groups[g].spec] {
+			m.Upper = min(m.Upper, run(has[g]))
+		}
+	}
+	depth := m.Upper
+	for ; depth > 0; depth-- {
+		usable := true
+		for g := range r.groups {
+			usable = usable && r.groups[g].usable(has[g], depth, r.blockSize)
+		}
+		if usable {
+			break
+		}
+	}
+	m.Tiers[wire.Device] = depth
+	m.Certain = min(depth, run(sure))
+	return m
+}
+
+// usable reports whether a group has what a prefix of depth blocks needs.
+func (g *group) usable(has []bool, depth, blockSize int) bool {
+	need := 1
+	switch {
+	case denseSpecs[g.spec]:
+		need = depth
+	case g.window > 0 && blockSize > 0:
+		need = (g.window - 1 + blockSize - 1) / blockSize
+	}
+	for i := max(0, depth-need); i < depth; i++ {
+		if !has[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// run is the length of the leading run of true.
+func run(b []bool) int {
+	for i, ok := range b {
+		if !ok {
+			return i
+		}
+	}
+	return len(b)
+}

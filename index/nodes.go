@@ -1,0 +1,322 @@
+package index
+
+import (
+	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// replica finds or makes a replica.
+func (x *Index) replica(name wire.Replica) *replica {
+	r := x.replicas[name]
+	if r == nil {
+		r = &replica{id: int32(len(x.byID)), name: name, gen: 1, stamp: 1}
+		r.reset(x)
+		x.replicas[name] = r
+		x.byID = append(x.byID, r)
+	}
+	return r
+}
+
+// reset empties a replica's tables for a new epoch.
+func (r *replica) reset(x *Index) {
+	for _, id := range r.table.vals {
+		if id != none {
+			x.nodes[id].refs--
+			x.prune(id)
+		}
+	}
+	r.table = table{}
+	for k, o := range r.orphans {
+		if !o.announced {
+			x.stopWaiting(r, k)
+		}
+	}
+	r.orphans = map[uint64]*orphan{}
+	r.gone, r.goneKeys = nil, nil
+	r.ident = identity{root: x.roots.fresh()}
+	r.groups = nil
+}
+
+// step goes from a node (none: from the root) to its child with a local hash,
+// none if there is none.
+func (x *Index) step(id nodeID, local uint64) nodeID {
+	seq := local
+	if id != none {
+		seq = blockhash.Next(x.nodes[id].seq, local, false)
+	}
+	if c := x.bySeq.get(seq); c != none && x.nodes[c].parent == id && x.nodes[c].local == local {
+		return c
+	}
+	return none
+}
+
+// child finds or makes the node with a local hash below a parent; none when
+// the index is full or the content hash is taken by other content.
+func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeID {
+	seq, depth := local, int32(1)
+	if parent != none {
+		seq = blockhash.Next(x.nodes[parent].seq, local, false)
+		depth = x.nodes[parent].depth + 1
+	}
+	if id := x.bySeq.get(seq); id != none {
+		if n := &x.nodes[id]; n.parent != parent || n.local != local {
+			x.Collisions++
+			return none
+		}
+		return id
+	}
+	if x.known >= x.opt.MaxBlocks {
+		x.nodes[parent].refs++ // keeps it while others go
+		for x.known >= x.opt.MaxBlocks && x.dead.size > 0 {
+			x.forgetOldest()
+		}
+		x.nodes[parent].refs--
+		if x.known >= x.opt.MaxBlocks {
+			return none
+		}
+	}
+	id := x.freeNodes
+	if id != none {
+		x.freeNodes = x.nodes[id].next
+	} else {
+		id = nodeID(len(x.nodes))
+		x.nodes = append(x.nodes, node{})
+	}
+	p := &x.nodes[parent]
+	x.nodes[id] = node{local: local, seq: seq, ns: ns, parent: parent, depth: depth, next: p.child}
+	if p.child != none {
+		x.nodes[p.child].prev = id
+	}
+	p.child = id
+	x.bySeq.set(seq, id)
+	x.known++
+	return id
+}
+
+// prune removes nodes that no replica holds, held, names or leads to, upwards.
+func (x *Index) prune(id nodeID) {
+	for id != none {
+		n := &x.nodes[id]
+		if n.first != noSlot || n.child != none || n.refs > 0 || n.depth == 0 {
+			return
+		}
+		parent := n.parent
+		if n.prev != none {
+			x.nodes[n.prev].next = n.next
+		} else {
+			x.nodes[parent].child = n.next
+		}
+		if n.next != none {
+			x.nodes[n.next].prev = n.prev
+		}
+		x.bySeq.remove(n.seq)
+		*n = node{next: x.freeNodes}
+		x.freeNodes = id
+		x.known--
+		id = parent
+	}
+}
+
+// find gives the slot of a node for (replica, group, tier), or nil. The
+// pointer is good until a slot is made.
+func (x *Index) find(id nodeID, rep int32, group int16, tier wire.Tier) *slot {
+	for i := x.nodes[id].first; i != noSlot; {
+		s := &x.slots[i]
+		if s.rep == rep && s.group == group && s.tier == tier {
+			return s
+		}
+		i = s.next
+	}
+	return nil
+}
+
+// slot gives the slot of a node for (replica, group, tier), making it if need
+// be. The pointer is good until the next slot is made.
+func (x *Index) slot(id nodeID, rep int32, group int16, tier wire.Tier) *slot {
+	if s := x.find(id, rep, group, tier); s != nil {
+		return s
+	}
+	i := x.freeSlots
+	if i != noSlot {
+		x.freeSlots = x.slots[i].next
+	} else {
+		i = slotID(len(x.slots))
+		x.slots = append(x.slots, slot{})
+	}
+	n := &x.nodes[id]
+	x.slots[i] = slot{next: n.first, rep: rep, group: group, tier: tier}
+	n.first = i
+	return &x.slots[i]
+}
+
+// holds reports whether a replica has the node anywhere, and on a tier.
+func (x *Index) holds(id nodeID, rep int32, tier wire.Tier) (anywhere, there bool) {
+	for i := x.nodes[id].first; i != noSlot; {
+		s := &x.slots[i]
+		if s.rep == rep && s.n > 0 {
+			anywhere = true
+			there = there || s.tier == tier
+		}
+		i = s.next
+	}
+	return anywhere, there
+}
+
+// enter adds copies of a node to a slot and keeps all counts.
+func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies int32, implied bool) {
+	anywhere, there := x.holds(id, r.id, tier)
+	s := x.slot(id, r.id, group, tier)
+	was := s.n
+	s.n = addClamped(s.n, copies)
+	s.gen, s.stamp, s.held = r.gen, r.stamp, true
+	r.addCopies(tier, int(s.n-was))
+	if s.implied && !implied {
+		s.implied = false
+		r.stats.Implied--
+	}
+	if !anywhere {
+		x.heldBy(id, 1)
+	}
+	if !there {
+		r.stats.Resident[tier]++
+	}
+	if was > 0 {
+		return
+	}
+	x.pairs++
+	if implied {
+		s.implied = true
+		r.stats.Implied++
+	}
+	if p := x.nodes[id].parent; p != none {
+		x.slot(p, r.id, group, tier).kids++
+	}
+}
+
+// addClamped adds without running over.
+func addClamped(n, more int32) int32 { return int32(min(int64(n)+int64(more), 1<<30)) }
+
+func (r *replica) addCopies(tier wire.Tier, n int) {
+	if tier == wire.Device {
+		r.stats.Copies += n
+		r.stats.MaxCopies = max(r.stats.MaxCopies, r.stats.Copies)
+	}
+}
+
+// heldBy changes the number of a node's holders.
+func (x *Index) heldBy(id nodeID, by int32) {
+	n := &x.nodes[id]
+	before := n.holders
+	n.holders += by
+	x.resident += b2i(n.holders > 0) - b2i(before > 0)
+	x.shared += b2i(n.holders > 1) - b2i(before > 1)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// leave takes copies of a node from a slot that has them. k is its handle, so
+// that the table can forget it later.
+func (x *Index) leave(r *replica, id nodeID, s *slot, copies int32, k uint64) {
+	group, tier := s.group, s.tier
+	s.n -= copies
+	r.addCopies(tier, -int(copies))
+	if s.n > 0 {
+		return
+	}
+	x.pairs--
+	if s.implied {
+		r.stats.Implied--
+		s.implied = false
+	}
+	if s.kids > 0 {
+		r.stamp++ // a hole: descendants no longer have all their ancestors
+	}
+	if parent := x.nodes[id].parent; parent != none {
+		if p := x.find(parent, r.id, group, tier); p != nil {
+			p.kids--
+		}
+	}
+	anywhere, there := x.holds(id, r.id, tier)
+	if !there {
+		r.stats.Resident[tier]--
+	}
+	if !anywhere {
+		x.heldBy(id, -1)
+	}
+	x.dead.push(eviction{node: id, rep: r.id, key: k, seq: x.nodes[id].seq})
+}
+
+// trim lets the oldest evictions go when there are too many.
+func (x *Index) trim() {
+	for x.dead.size > max(x.opt.History, x.pairs) {
+		x.forgetOldest()
+	}
+}
+
+// forgetOldest drops the oldest remembered eviction, and the node with it if
+// nothing else needs it.
+func (x *Index) forgetOldest() {
+	e := x.dead.pop()
+	n := &x.nodes[e.node]
+	if n.seq != e.seq || n.depth == 0 {
+		return // the place is another node's by now
+	}
+	r := x.byID[e.rep]
+	resident := false
+	for at := &n.first; *at != noSlot; {
+		i := *at
+		s := &x.slots[i]
+		if s.rep == e.rep {
+			if s.n == 0 && s.kids == 0 {
+				*at = s.next
+				*s = slot{next: x.freeSlots}
+				x.freeSlots = i
+				continue
+			}
+			resident = true
+		}
+		at = &s.next
+	}
+	if !resident && r.table.get(e.key) == e.node {
+		r.table.remove(e.key)
+		n.refs--
+	}
+	x.prune(e.node)
+}
+
+// eviction is a (replica, node) pair whose count fell to 0.
+type eviction struct {
+	key, seq uint64
+	node     nodeID
+	rep      int32
+}
+
+// ring is a queue that grows as needed.
+type ring struct {
+	buf        []eviction
+	head, size int
+}
+
+func (q *ring) push(e eviction) {
+	if q.size == len(q.buf) {
+		grown := make([]eviction, max(64, 2*len(q.buf)))
+		for i := range q.size {
+			grown[i] = q.buf[(q.head+i)%len(q.buf)]
+		}
+		q.buf, q.head = grown, 0
+	}
+	q.buf[(q.head+q.size)%len(q.buf)] = e
+	q.size++
+}
+
+func (q *ring) pop() eviction {
+	e := q.buf[q.head]
+	q.head = (q.head + 1) % len(q.buf)
+	q.size--
+	return e
+}
