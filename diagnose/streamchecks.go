@@ -1,0 +1,188 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kvscope/kvscope/stream"
+	"github.com/kvscope/kvscope/wire"
+)
+
+func p[T any](v T) *T { return &v }
+
+// about starts a finding on a replica.
+func about(r *Replica, s Severity, since wire.Time) Finding {
+	return Finding{
+		Severity: s, Subject: string(r.Replica), Since: since,
+		Evidence: Evidence{Replica: r.Replica},
+	}
+}
+
+// doubtEffect puts a number on a replica's doubt where it is known.
+func doubtEffect(r *Replica) Effect {
+	if r.Doubt < 0 || r.Facts.Capacity <= 0 {
+		return Effect{}
+	}
+	e := Effect{Blocks: p(r.Doubt), Share: p(float64(r.Doubt) / float64(r.Facts.Capacity))}
+	if r.Index.BlockSize > 0 {
+		e.Tokens = p(r.Doubt * r.Index.BlockSize)
+	}
+	return e
+}
+
+func count(n uint64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	if k := len(one) - 1; one[k] == 'h' {
+		return fmt.Sprintf("%d %ses", n, one)
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// endedBy finds when the doubt that arose at a moment ended: the next clear of
+// the cache or restart of the process.
+func endedBy(r *Replica, since wire.Time) *wire.Time {
+	for _, m := range r.Marks {
+		if m.At >= since && (m.Kind == stream.MarkCleared || m.Kind == stream.MarkRestart) {
+			return p(m.At)
+		}
+	}
+	return nil
+}
+
+func seqGap(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		for _, g := range r.Gaps {
+			n := g.To - g.From + 1
+			f := about(r, Error, g.Seen)
+			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
+			f.Counterfactual = "with these batches the index of " + string(r.Replica) + " would be exact"
+			switch {
+			case g.Healed:
+				f.Severity, f.Until = Info, p(g.HealedAt)
+				f.Title = fmt.Sprintf("%s missed live (%d–%d) and recovered by replay", count(n, "batch"), g.From, g.To)
+				f.Counterfactual, f.Next = "", "nothing to do; if it comes back, look for a slow link or a small high-water mark (hwm)"
+			default:
+				f.Until = endedBy(r, g.Seen)
+				if f.Until != nil {
+					f.Severity = Warning
+				} else {
+					f.Effect = doubtEffect(r)
+				}
+				f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(n, "batch"), g.From, g.To, g.Reason)
+				f.Next = "give the engine a replay_endpoint and record with replay, or clear its prefix cache to be exact again"
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func lateJoin(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		for _, m := range r.Marks {
+			if m.Kind != stream.MarkJoin || m.Seq == 0 {
+				continue
+			}
+			f := about(r, Info, m.At)
+			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
+			f.Until = endedBy(r, m.At)
+			f.Title = fmt.Sprintf("joined at batch %d: what was cached before is unknown until it is used again", m.Seq)
+			f.Next = "start the tap before the engine, or let it replay from the publisher's buffer"
+			if f.Until == nil && slices.Contains(r.Trust.Reasons, stream.LateJoin) {
+				f.Effect = doubtEffect(r)
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func replicaRestart(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		for _, m := range r.Marks {
+			if m.Kind != stream.MarkRestart {
+				continue
+			}
+			f := about(r, Warning, m.At)
+			f.Until = p(m.At)
+			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.To)
+			f.Title = fmt.Sprintf("restarted: batches began again at %d after %d (%s); its cache is empty and its old blocks are gone", m.To, m.Seq, m.Text)
+			f.Next = "check that the router dropped the old process's blocks too; expect cold prefills on this replica"
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func cacheCleared(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		for _, m := range r.Marks {
+			if m.Kind != stream.MarkCleared {
+				continue
+			}
+			f := about(r, Info, m.At)
+			f.Until = p(m.At)
+			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.Seq)
+			f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %d", m.Seq)
+			f.Next = "find who called reset_prefix_cache or flush_cache; vLLM announces a clear only with its next batch, so it happened earlier than it shows"
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func undecodableEvents(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if r.Undecodable == 0 {
+			continue
+		}
+		f := about(r, Error, r.Joined)
+		for _, m := range r.Marks {
+			if m.Kind == stream.MarkUndecodable {
+				if f.Evidence.SeqFrom == nil {
+					f.Since, f.Evidence.SeqFrom = m.At, p(m.Seq)
+				}
+				f.Evidence.SeqTo = p(m.Seq)
+				f.Until = endedBy(r, m.At)
+			}
+		}
+		if f.Until != nil {
+			f.Severity = Warning
+		}
+		f.Title = fmt.Sprintf("%s could not be read: %s", count(r.Undecodable, "event"), r.LastError)
+		f.Next = "compare the engine's version with docs/architecture.md; what routers do with such a batch is worse (Dynamo drops it whole)"
+		out = append(out, f)
+	}
+	return out
+}
+
+func overCapacity(v View) []Finding {
+	var out []Finding
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		over := r.Index.Copies - r.Facts.Capacity
+		if r.Facts.Capacity <= 0 || over <= 0 {
+			continue
+		}
+		f := about(r, Warning, r.LastBatch)
+		f.Effect.Blocks = p(over)
+		f.Effect.Share = p(float64(over) / float64(r.Facts.Capacity))
+		f.Title = fmt.Sprintf("%d block copies are announced and not removed, %d more than the engine has (%d)", r.Index.Copies, over, r.Facts.Capacity)
+		f.Counterfactual = "a true index holds at most the engine's blocks; the surplus are phantom hits"
+		f.Next = "look for requests with kv_cache_report_mode=full, which announce blocks again, or for removals that never came"
+		out = append(out, f)
+	}
+	return out
+}

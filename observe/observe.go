@@ -1,0 +1,270 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/stream"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// Options of an Observer.
+type Options struct {
+	// Name says where the records come from, for people.
+	Name   string
+	Stream stream.Options
+	Index  index.Options
+	// Scrape reads a metrics page for a data-parallel rank (-1 for the only
+	// one). Without it metrics pages are ignored.
+	Scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+}
+
+// Observer follows a fleet.
+type Observer struct {
+	opt     Options
+	tracker *stream.Tracker
+	idx     *index.Index
+	auditor *explain.Auditor
+	models  map[wire.Replica]string
+	from    wire.Time
+	now     wire.Time
+	records uint64
+	tape    tape
+}
+
+// New makes an Observer that has seen nothing.
+func New(opt Options) *Observer {
+	return &Observer{
+		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
+		models: map[wire.Replica]string{},
+	}
+}
+
+// Audit makes the Observer collect, from here on, what the index promises for
+// the requests of a log; see explain.NewAuditor.
+func (o *Observer) Audit(requests []explain.Request, rename map[string]wire.Replica) *explain.Auditor {
+	o.auditor = explain.NewAuditor(o.idx, requests, rename, o.auditTrust)
+	return o.auditor
+}
+
+func (o *Observer) auditTrust(name wire.Replica) explain.Trust {
+	s, ok := o.tracker.State(name)
+	t := o.trust(&s, o.idx.Stats(name))
+	return explain.Trust{
+		Exact: t.Exact(), Known: ok && s.Epoch > 0, Stale: t.Word == stream.Stale,
+		Words: t.String(), Model: o.models[name],
+	}
+}
+
+// Run pushes all records of a source. progress, if not nil, is told after every
+// record. The error is the source's, nil at a clean end.
+func (o *Observer) Run(ctx context.Context, src wire.Source, progress func(records uint64, at wire.Time)) error {
+	for {
+		rec, err := src.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		o.Push(rec)
+		if progress != nil {
+			progress(o.records, rec.At)
+		}
+	}
+}
+
+// Push takes one record.
+func (o *Observer) Push(rec wire.Record) {
+	o.records++
+	if o.from == 0 {
+		o.from = rec.At
+	}
+	o.now = max(o.now, rec.At)
+	if rec.Kind == wire.Scrape {
+		o.scrape(rec)
+		return
+	}
+	if rec.Kind == wire.Note {
+		return
+	}
+	o.apply(o.tracker.Push(rec))
+}
+
+func (o *Observer) scrape(rec wire.Record) {
+	if o.opt.Scrape == nil {
+		return
+	}
+	for _, name := range o.tracker.Ranks(rec.Replica) {
+		s, _ := o.tracker.State(name)
+		facts, load, failed := s.Facts, s.Load, rec.Err
+		if failed == "" {
+			f, l, err := o.opt.Scrape(rec.Text, s.Rank)
+			if err != nil {
+				failed = err.Error()
+			} else {
+				facts, load = merge(facts, f), l
+				load.At = rec.At
+			}
+		}
+		o.apply(o.tracker.Describe(name, rec.At, facts, load, failed))
+		o.setModel(name, facts.Model)
+	}
+}
+
+// merge keeps what a page that lacks a fact leaves open.
+func merge(old, f wire.Facts) wire.Facts {
+	if f.Model == "" {
+		f.Model = old.Model
+	}
+	if f.BlockSize == 0 {
+		f.BlockSize = old.BlockSize
+	}
+	if f.Capacity == 0 {
+		f.Capacity = old.Capacity
+	}
+	if f.HashAlgo == "" {
+		f.HashAlgo = old.HashAlgo
+	}
+	if f.PrefixCaching == nil {
+		f.PrefixCaching = old.PrefixCaching
+	}
+	if f.Started == 0 {
+		f.Started = old.Started
+	}
+	return f
+}
+
+func (o *Observer) setModel(name wire.Replica, model string) {
+	if model != "" && o.models[name] != model {
+		o.models[name] = model
+		o.idx.SetModel(name, model)
+	}
+}
+
+// apply carries out the tracker's steps on the index.
+func (o *Observer) apply(steps []stream.Step) {
+	for i := range steps {
+		s := &steps[i]
+		at := s.At
+		if s.Kind == stream.Apply {
+			if o.models[s.Replica] == "" {
+				o.setModel(s.Replica, modelOfTopic(s.Batch.Topic))
+			}
+			if s.Batch.Engine > 0 {
+				at = s.Batch.Engine
+			}
+			o.tape.add(s)
+		}
+		if o.auditor != nil {
+			o.auditor.Before(s.Replica, at)
+		}
+		o.change(s)
+	}
+}
+
+func (o *Observer) change(s *stream.Step) {
+	switch s.Kind {
+	case stream.Apply:
+		for i := range s.Batch.Events {
+			e := &s.Batch.Events[i]
+			// SGLang resets its host cache with the device's; vLLM does not.
+			all := e.Kind == wire.Cleared && strings.HasPrefix(o.tracker.Dialect(s.Replica), "sglang")
+			o.idx.Apply(s.Replica, e, all)
+			o.changed(s.Replica)
+		}
+	case stream.Drop:
+		o.idx.Drop(s.Replica)
+	case stream.Forget:
+		o.idx.Forget(s.Replica)
+	case stream.Doubt:
+		o.idx.Doubt(s.Replica)
+	}
+	o.changed(s.Replica)
+}
+
+// changed tells the audit about each single change: a batch can clear the
+// cache and fill it again, and a request sees the moment between.
+func (o *Observer) changed(name wire.Replica) {
+	if o.auditor != nil {
+		o.auditor.After(name)
+	}
+}
+
+// modelOfTopic reads the deployers' convention kv@<pod>@<model>.
+func modelOfTopic(topic string) string {
+	if parts := strings.SplitN(topic, "@", 3); len(parts) == 3 && parts[0] == "kv" {
+		return parts[2]
+	}
+	return ""
+}
+
+// trust joins what the stream knows with what the index found.
+func (o *Observer) trust(s *stream.State, x index.Stats) stream.Trust {
+	t := s.Trust
+	if x.Unindexed > 0 {
+		t = t.Degrade(stream.IndexFull)
+	}
+	if s.Facts.Capacity > 0 && x.Copies > s.Facts.Capacity {
+		t = t.Degrade(stream.OverCapacity)
+	}
+	if x.Orphans > 0 && t.Exact() { // otherwise the reason given explains them
+		t = t.Degrade(stream.OrphanParents)
+	}
+	return t
+}
+
+// Snapshot describes the fleet as of the newest record.
+func (o *Observer) Snapshot() *Snapshot {
+	s := &Snapshot{
+		Source: o.opt.Name, From: o.from, Until: o.now, Records: o.records, Tape: o.tape.clone().entries,
+	}
+	for _, name := range o.tracker.Names() {
+		state, _ := o.tracker.State(name)
+		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
+		r.Trust = o.trust(&r.State, r.Index)
+		r.Doubt = doubt(&r)
+		s.Replicas = append(s.Replicas, r)
+		s.Ledger = s.Ledger.Add(r.Index.Ledger)
+	}
+	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
+	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas})
+	return s
+}
+
+func doubt(r *diagnose.Replica) int {
+	switch {
+	case r.Trust.Exact():
+		return 0
+	case r.Facts.Capacity <= 0:
+		return -1
+	}
+	return max(0, r.Facts.Capacity-r.Index.Copies)
+}
+
+// Replicas lists the replicas in order of first appearance.
+func (o *Observer) Replicas() []wire.Replica { return o.tracker.Names() }
+
+// Records counts the records pushed.
+func (o *Observer) Records() uint64 { return o.records }
+
+// Now is the receive time of the newest record.
+func (o *Observer) Now() wire.Time { return o.now }
+
+// Snapshot is what a fleet looks like at one moment.
+type Snapshot struct {
+	Source      string
+	From, Until wire.Time
+	Records     uint64
+	Replicas    []diagnose.Replica
+	Findings    []diagnose.Finding
+	Ledger      index.Ledger
+	Blocks      struct{ Known, Resident, Shared int }
+	// Tape holds the newest batches, oldest first.
+	Tape []*Entry
+}

@@ -1,0 +1,297 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// Text writes a snapshot for people.
+func Text(w io.Writer, s *observe.Snapshot) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s · %s to %s\n", s.Source, plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
+	fmt.Fprintf(&b, "%s\n\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
+	replicaTable(&b, s.Replicas)
+	stores(&b, s)
+	engines(&b, s.Replicas)
+	b.WriteByte('\n')
+	findingsText(&b, s.Findings)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// column is one column of the replica table.
+type column struct {
+	head  string
+	value func(*diagnose.Replica) string
+	// optional columns are left out where no replica fills them.
+	optional bool
+}
+
+var columns = []column{
+	{head: "replica", value: func(r *diagnose.Replica) string { return string(r.Replica) }},
+	{head: "trust", value: func(r *diagnose.Replica) string { return r.Trust.String() }},
+	{head: "epoch", value: func(r *diagnose.Replica) string { return strconv.Itoa(r.Epoch) }},
+	{head: "seq", value: func(r *diagnose.Replica) string {
+		if !r.Heard {
+			return "–"
+		}
+		return fmt.Sprintf("%d–%d", r.First, r.Last)
+	}},
+	{head: "gaps", value: func(r *diagnose.Replica) string { return gaps(r) }},
+	{head: "batches", value: func(r *diagnose.Replica) string { return group(r.Batches) }},
+	{head: "stored", value: func(r *diagnose.Replica) string { return group(r.Index.Stored) }},
+	{head: "removed", value: func(r *diagnose.Replica) string { return group(r.Index.Removed) }},
+	{head: "device blocks", value: func(r *diagnose.Replica) string {
+		return doubtful(r) + group(uint64(r.Index.Resident[wire.Device])) + capacity(r)
+	}},
+	{head: "host", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.Host]) }, optional: true},
+	{head: "disk", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.Disk]) }, optional: true},
+	{head: "external", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.External]) }, optional: true},
+	{head: "orphans", value: func(r *diagnose.Replica) string { return optional(r.Index.Orphans) }, optional: true},
+	{head: "in doubt", value: func(r *diagnose.Replica) string {
+		switch {
+		case r.Trust.Exact():
+			return ""
+		case r.Doubt < 0:
+			return "unknown"
+		}
+		return "≤" + group(uint64(r.Doubt))
+	}, optional: true},
+	{head: "engine hit", value: func(r *diagnose.Replica) string {
+		if r.Load.QueriedTokens <= 0 {
+			return ""
+		}
+		return percent(r.Load.HitTokens, r.Load.QueriedTokens)
+	}, optional: true},
+	{head: "lag", value: func(r *diagnose.Replica) string {
+		if r.LastBatch == 0 || r.Lag == 0 {
+			return ""
+		}
+		return time.Duration(r.Lag).Round(time.Millisecond).String()
+	}, optional: true},
+}
+
+func replicaTable(b *strings.Builder, replicas []diagnose.Replica) {
+	if len(replicas) == 0 {
+		return
+	}
+	var shown []column
+	for _, c := range columns {
+		filled := !c.optional
+		for i := range replicas {
+			filled = filled || c.value(&replicas[i]) != ""
+		}
+		if filled {
+			shown = append(shown, c)
+		}
+	}
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	for _, c := range shown {
+		fmt.Fprintf(t, "%s\t", c.head)
+	}
+	fmt.Fprintln(t)
+	for i := range replicas {
+		for _, c := range shown {
+			fmt.Fprintf(t, "%s\t", c.value(&replicas[i]))
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
+}
+
+func gaps(r *diagnose.Replica) string {
+	switch {
+	case r.GapsOpen == 0 && r.GapsHealed == 0:
+		return "none"
+	case r.GapsOpen == 0:
+		return fmt.Sprintf("%d healed", r.GapsHealed)
+	}
+	return fmt.Sprintf("%d open (%s batches), %d healed", r.GapsOpen, group(r.MissingNow), r.GapsHealed)
+}
+
+// doubtful marks numbers that come from a replica that is not EXACT.
+func doubtful(r *diagnose.Replica) string {
+	if r.Trust.Exact() {
+		return ""
+	}
+	return "~"
+}
+
+func capacity(r *diagnose.Replica) string {
+	if r.Facts.Capacity <= 0 {
+		return ""
+	}
+	return " / " + group(uint64(r.Facts.Capacity))
+}
+
+func stores(b *strings.Builder, s *observe.Snapshot) {
+	l := s.Ledger
+	total := l.First + l.Elsewhere + l.EvictedHere + l.EvictedElsewhere + l.Duplicate + l.Unattached
+	if total == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nWhy %s blocks had to be stored:\n", group(total))
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
+	for _, row := range []struct {
+		n    uint64
+		what string
+	}{
+		{l.First, "new work: never seen before"},
+		{l.Elsewhere, "resident on another replica at that moment: the routing cost it"},
+		{l.EvictedHere, "evicted here before: the capacity cost it"},
+		{l.EvictedElsewhere, "evicted on another replica before"},
+		{l.Duplicate, "already resident here: duplicates"},
+		{l.Unattached, "cannot be told: the beginning of their chain was never announced"},
+	} {
+		if row.n > 0 {
+			fmt.Fprintf(t, "  %s\t%s\t  %s\n", group(row.n), percent(float64(row.n), float64(total)), row.what)
+		}
+	}
+	t.Flush()
+	fmt.Fprintf(b, "Blocks: %s distinct ones resident, %s of them on more than one replica.\n",
+		group(uint64(s.Blocks.Resident)), group(uint64(s.Blocks.Shared)))
+}
+
+// engines lists what the replicas run, one line for each kind.
+func engines(b *strings.Builder, replicas []diagnose.Replica) {
+	var order []string
+	who := map[string][]string{}
+	for i := range replicas {
+		r := &replicas[i]
+		if r.Epoch == 0 {
+			continue
+		}
+		recipe := r.Index.Recipe
+		if recipe == "" {
+			recipe = "not identified"
+		}
+		kind := fmt.Sprintf("model %s, block size %d, events %s, hash %s", or(r.Model, "unknown"), r.Index.BlockSize, r.Dialect, recipe)
+		if who[kind] == nil {
+			order = append(order, kind)
+		}
+		who[kind] = append(who[kind], string(r.Replica))
+	}
+	for _, kind := range order {
+		fmt.Fprintf(b, "%s: %s\n", strings.Join(who[kind], ", "), kind)
+	}
+}
+
+// FindingsText writes findings for people.
+func FindingsText(w io.Writer, f []diagnose.Finding) error {
+	var b strings.Builder
+	findingsText(&b, f)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func findingsText(b *strings.Builder, f []diagnose.Finding) {
+	if len(f) == 0 {
+		b.WriteString("Findings: none.\n")
+		return
+	}
+	fmt.Fprintf(b, "Findings: %d\n", len(f))
+	for i := range f {
+		x := &f[i]
+		over := ""
+		if !x.Open() {
+			over = " (over)"
+		}
+		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n          %s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(x.Since), x.Subject, over, x.Title)
+		if x.Counterfactual != "" {
+			fmt.Fprintf(b, "          %s\n", x.Counterfactual)
+		}
+		fmt.Fprintf(b, "          → %s\n", x.Next)
+	}
+}
+
+// AuditText writes an audit for people.
+func AuditText(w io.Writer, a *explain.Audit) error {
+	var b strings.Builder
+	judged := a.Agree + a.Over + a.Under
+	fmt.Fprintf(&b, "%d of %d requests agree with what the index promised", a.Agree, judged)
+	if a.Bounds > 0 {
+		fmt.Fprintf(&b, " (%d of them judged by a lower bound, because the replica was not EXACT; for %d the full prediction was right too)", a.Bounds, a.Tight)
+	}
+	b.WriteString(".\n")
+	if a.Unverifiable+a.Excluded > 0 {
+		fmt.Fprintf(&b, "%d could not be judged, %d skip the cache read by design.\n", a.Unverifiable, a.Excluded)
+	}
+	b.WriteByte('\n')
+	t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "log\treplica\trequests\tagree\tpromised too much\ttoo little\tnot judged\texcluded\t")
+	for _, r := range a.PerReplica {
+		names := make([]string, len(r.Replicas))
+		for i, n := range r.Replicas {
+			names[i] = string(n)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Log, or(strings.Join(names, ", "), "–"), r.Requests, r.Agree, r.Over, r.Under, r.Unverifiable, r.Excluded)
+	}
+	t.Flush()
+	verdictText(&b, "Disagreements", a.Disagreements)
+	verdictText(&b, "Not judged", a.Exclusions)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func verdictText(b *strings.Builder, title string, v []explain.Verdict) {
+	const most = 20
+	if len(v) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	for i, x := range v {
+		if i == most {
+			fmt.Fprintf(b, "  … and %d more (--json lists all)\n", len(v)-most)
+			return
+		}
+		fmt.Fprintf(b, "  %s  %s  %s\n", clock(x.Start), or(string(x.Replica), x.Log), x.Why)
+	}
+}
+
+func clock(t wire.Time) string {
+	if t == 0 {
+		return "–"
+	}
+	return time.Unix(0, int64(t)).UTC().Format("2006-01-02 15:04:05.000Z")
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func optional(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return group(uint64(n))
+}
+
+// group writes a number with a space between thousands.
+func group(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + " " + s[i:]
+	}
+	return s
+}
+
+func percent(part, whole float64) string { return fmt.Sprintf("%.1f %%", 100*part/whole) }
