@@ -1,0 +1,49 @@
+# Everything but race, lint and fuzz needs Go alone.
+GO ?= go
+
+# How long each fuzz target runs.
+FUZZTIME ?= 10s
+
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Tools are built at their pinned versions into a folder of our own.
+TOOLS := $(CURDIR)/bin/tools
+
+.PHONY: build demo test race lint fuzz bench tools clean
+
+build: ## the program, static, as bin/kvscope
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
+
+demo: ## a report on a recording of a real fleet
+	$(GO) run ./cmd/kvscope report --from fixtures/a_fleet/events.jsonl.gz
+
+test: ## all tests
+	CGO_ENABLED=0 $(GO) test ./...
+
+race: ## the quick tests under the race detector; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race -short ./...
+
+lint: tools ## form, vet and staticcheck
+	@test -z "$$($(TOOLS)/gofumpt -l .)" || { $(TOOLS)/gofumpt -d .; exit 1; }
+	$(GO) vet ./...
+	$(TOOLS)/staticcheck ./...
+
+# A pinned version is in the cache after the first time, so this is cheap.
+tools:
+	GOBIN=$(TOOLS) $(GO) install $(GOFUMPT)
+	GOBIN=$(TOOLS) $(GO) install $(STATICCHECK)
+
+fuzz: ## every fuzz target of every package, FUZZTIME each
+	@grep -rEo '^func Fuzz[[:alnum:]_]+' --include='*_test.go' . \
+	| sed -E 's|^(.*)/[^/]+:func |\1 |' | sort \
+	| { set -e; while read -r dir name; do \
+		echo "== $$dir $$name"; \
+		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$dir" </dev/null; \
+	done; }
+
+bench: ## all benchmarks
+	$(GO) test -run='^$$' -bench=. -benchmem ./...
+
+clean:
+	rm -rf bin

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/report"
+	"github.com/kvscope/kvscope/wire"
+)
+
+func newReport() *cobra.Command {
+	var in input
+	cmd := &cobra.Command{
+		Use:   "report --from FILE",
+		Short: "Say what every replica holds and how sure that is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := in.observe(cmd, nil)
+			if o == nil {
+				return err
+			}
+			s := o.Snapshot()
+			if in.json {
+				return first(report.JSON(cmd.OutOrStdout(), s, sentence(err)), err)
+			}
+			if s.Records == 0 {
+				return err
+			}
+			return first(report.Text(cmd.OutOrStdout(), s), err)
+		},
+	}
+	in.flags(cmd)
+	return cmd
+}
+
+func newDiagnose() *cobra.Command {
+	var in input
+	var failOn string
+	cmd := &cobra.Command{
+		Use:   "diagnose --from FILE",
+		Short: "List what is wrong, with evidence; exit code 1 if there is any of it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			level, err := diagnose.SeverityOf(failOn)
+			if err != nil {
+				return usageError("--fail-on: %w", err)
+			}
+			o, err := in.observe(cmd, nil)
+			if o == nil {
+				return err
+			}
+			findings := o.Snapshot().Findings
+			write := report.FindingsText
+			if in.json {
+				write = report.FindingsJSON
+			}
+			if err := first(write(cmd.OutOrStdout(), findings), err); err != nil {
+				return err
+			}
+			for i := range findings {
+				if findings[i].Open() && findings[i].Severity >= level {
+					return &exitError{code: exitFindings}
+				}
+			}
+			return nil
+		},
+	}
+	in.flags(cmd)
+	cmd.Flags().StringVar(&failOn, "fail-on", "error", "exit with 1 if an open finding is at least this severe: info, warning or error")
+	return cmd
+}
+
+func newAudit() *cobra.Command {
+	var in input
+	var logPath string
+	var rename []string
+	cmd := &cobra.Command{
+		Use:   "audit --from FILE --requests LOG",
+		Short: "Hold what the index promised against what the engines really reused",
+		Long: `audit holds, for every request of a log, what the index promised while it ran
+against the cached tokens that the engine reports.
+
+A log is JSON Lines with kind (chat or completion), replica, t_start, t_end,
+status, request and response; the engine must have been asked for
+return_token_ids and started with --enable-prompt-tokens-details.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			names, err := parseMap(rename)
+			if err != nil {
+				return err
+			}
+			f, err := os.Open(logPath)
+			if err != nil {
+				return inputError(err)
+			}
+			requests, logErr := explain.ReadRequests(f, logPath)
+			_ = f.Close() // only read from
+			if len(requests) == 0 {
+				return inputError(logErr)
+			}
+			var auditor *explain.Auditor
+			o, err := in.observe(cmd, func(o *observe.Observer) { auditor = o.Audit(requests, names) })
+			if o == nil {
+				return err
+			}
+			audit := auditor.Finish(o.Replicas())
+			if in.json {
+				err = first(report.AuditJSON(cmd.OutOrStdout(), &audit), err)
+			} else {
+				err = first(report.AuditText(cmd.OutOrStdout(), &audit), err)
+			}
+			if err == nil && logErr != nil {
+				return inputError(logErr)
+			}
+			return err
+		},
+	}
+	in.flags(cmd)
+	cmd.Flags().StringVar(&logPath, "requests", "", "requests log: JSON Lines, plain or gzip")
+	cmd.Flags().StringSliceVar(&rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
+	if err := cmd.MarkFlagRequired("requests"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
+func parseMap(pairs []string) (map[string]wire.Replica, error) {
+	names := map[string]wire.Replica{}
+	for _, pair := range pairs {
+		log, replica, ok := strings.Cut(pair, "=")
+		if !ok || log == "" || replica == "" {
+			return nil, usageError("--map %q: give LOG=REPLICA", pair)
+		}
+		names[log] = wire.Replica(replica)
+	}
+	return names, nil
+}
+
+// sentence is what a report says of a source's error.
+func sentence(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// first gives the first error, so that a failed write outranks a damaged
+// input.
+func first(write, input error) error {
+	if write != nil {
+		return fmt.Errorf("writing the result: %w", write)
+	}
+	return input
+}

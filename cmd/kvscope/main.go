@@ -1,0 +1,89 @@
+// Command kvscope shows on-call engineers what the KV caches of an LLM fleet
+// hold, and how sure that is.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitFine     = 0
+	exitFindings = 1
+	exitUsage    = 2
+	exitInput    = 3
+)
+
+// exitError ends the program with a code; a nil err says nothing more.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func inputError(err error) error { return &exitError{exitInput, err} }
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run executes a command line and gives its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitFine
+	}
+	code := exitUsage
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+	}
+	if msg := err.Error(); msg != "" {
+		fmt.Fprintf(errs, "kvscope: %s\n", msg)
+	}
+	return code
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kvscope",
+		Short: "See what the KV caches of an LLM fleet hold, and how sure that is",
+		Long: `kvscope reads the cache events of LLM engines (vLLM, SGLang, TensorRT-LLM),
+keeps its own index of which replica holds which prefix, and says how far each
+replica's part of it can be trusted.
+
+Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version(),
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newReport(), newDiagnose(), newAudit())
+	return root
+}
