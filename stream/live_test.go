@@ -259,6 +259,12 @@ func TestStartTimeOfAnotherClock(t *testing.T) {
 		s.reborn()
 		s.live(0).then("drop, apply 0", "EXACT")
 		s.scrape(s.now-1e9).then("", "EXACT") // seen already
+		// A rebuild is not a beginning.
+		s = play(t, 0)
+		s.clock = -s.now + 1000e9
+		s.scrape(s.now - 60e9).live(20).scrape(s.now - 60e9)
+		s.begin(0).replay(0, 20).marker().then("", "EXACT")
+		s.scrape(s.reborn()-s.clock).then("drop", "STALE(reconnected)")
 	})
 	t.Run("failed and empty pages", func(t *testing.T) {
 		t.Parallel()
@@ -450,4 +456,11 @@ func TestUndecodableOfSomeRank(t *testing.T) {
 	is(a, "steps", said(a.steps), "doubt, doubt")
 	is(a, "trust", a.tr.Trust("r").String(), "DEGRADED(undecodable)")
 	is(a, "last", a.state().Last, 9)
+
+	a = play(t, 0)
+	b = &scene{t: t, tr: a.tr, name: "r", now: a.now, rank: 1}
+	a.all(0, 4)
+	b.all(0, 4)
+	a.raw([]byte{}, seqFrame(5), []byte{0xc1}) // both are
+	is(a, "steps", said(a.steps), "doubt, doubt")
 }

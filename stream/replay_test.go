@@ -381,6 +381,14 @@ func TestReplayAfterRestartByStartTime(t *testing.T) {
 	s.scrape(s.now-60e9).all(0, 20).scrape(s.reborn())
 	s.begin(0).replay(2, 3).then("doubt, apply 2 replayed, apply 3 replayed", "REPLAYING(gap, replay-clipped)")
 	s.gaps("2/0–1 no longer in the publisher's replay buffer, or never sent")
+
+	for _, hold := range []int{0, 100} { // a live batch comes before the answer
+		s = play(t, hold)
+		s.scrape(s.now-60e9).all(0, 20).scrape(s.reborn())
+		s.begin(0).live(3).then("", "REPLAYING")
+		s.replay(0, 2).marker().then("", "EXACT").gaps()
+		is(s, "batches", s.state().Batches, 25)
+	}
 }
 
 func TestStrangeAnswers(t *testing.T) {

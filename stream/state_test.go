@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -88,6 +89,40 @@ func TestTrust(t *testing.T) {
 	if !(Trust{Word: Exact}).Exact() || a.Exact() {
 		t.Error("exact")
 	}
+}
+
+// A clone and its original go different ways.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	a := play(t, 100)
+	a.live(10)
+	a.publish(bad())
+	a.live(11).live(14).live(15).begin(12).live(18)
+	is(a, "trust", a.tr.Trust("r").String(), "REPLAYING(undecodable, late-join)")
+	b := &scene{t: t, tr: a.tr.Clone(), name: "r", now: a.now, rank: 0, made: slices.Clone(a.made)}
+	is(b, "state", reflect.DeepEqual(a.state(), b.state()), true)
+	a.replay(13, 13).then("doubt, apply 13 replayed, apply 14, apply 15", "REPLAYING(gap, undecodable, late-join, replay-clipped)")
+	b.then("", "REPLAYING(undecodable, late-join)").gaps("12–13 not replayed", "16–17 not replayed")
+	b.replay(12, 17).then("apply 12 replayed, apply 13 replayed, apply 14, apply 15, apply 16 replayed, apply 17 replayed, apply 18",
+		"REPLAYING(undecodable, late-join)")
+	a.marker().then("want 16", "REPLAYING(gap, undecodable, late-join, replay-clipped)")
+	a.end("no").then("doubt, apply 18", "DEGRADED(gap, undecodable, late-join, replay-clipped)")
+	b.marker().then("", "DEGRADED(undecodable, late-join)").gaps("12–13 healed", "16–17 healed")
+	is(a, "bytes held", a.tr.heldBytes, 0)
+	is(b, "bytes held", b.tr.heldBytes, 0)
+	c := a.tr.Clone()
+	if c.order[0] != c.replicas["r"] || c.order[0] == a.tr.order[0] || c.heldLimit != maxHeldBytes {
+		t.Error("a clone is not whole, or not its own")
+	}
+	// Ranks stay with their name.
+	a.rank = 1
+	a.made = nil
+	a.live(0)
+	c = a.tr.Clone()
+	c.Push(wire.Record{At: a.now, Replica: "r", Kind: wire.Link, Link: wire.LinkUp})
+	c.Push(wire.Record{At: a.now, Replica: "r", Kind: wire.Link, Link: wire.LinkDown})
+	is(a, "link of the clone's rank", c.Trust("r/1").Word, Stale)
+	is(a, "link of the original's", a.tr.Trust("r/1").Word, Exact)
 }
 
 // A State is a copy, and so is a Trust.
