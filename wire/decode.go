@@ -60,8 +60,9 @@ func Decode(topic string, seq uint64, payload []byte) (Batch, error) {
 // One event never takes its neighbours with it: one that cannot be read is kept
 // as Bad, one whose tag is not known as Unknown, and where the msgpack itself
 // breaks off, the events before it are followed by one Bad event for the rest.
-// The error wraps ErrNotBatch and says what the payload is instead; the Batch
-// then has only Topic, Seq, Bytes and a Rank of -1. Events alias payload only in Raw.
+// Events alias payload only in Raw. The error wraps ErrNotBatch and says what
+// the payload is instead; the Batch then has only Topic, Seq, Bytes and a Rank
+// of -1.
 func (d *Decoder) Decode(topic string, seq uint64, payload []byte) (Batch, error) {
 	batch := Batch{Topic: topic, Seq: seq, Rank: -1, Bytes: len(payload)}
 	if len(payload) > MaxPayload {
@@ -95,9 +96,10 @@ func (d *Decoder) Decode(topic string, seq uint64, payload []byte) (Batch, error
 
 // spend takes n elements of size bytes from the payload's memory.
 func (d *Decoder) spend(n, size int) error {
-	if d.memory -= n * size; d.memory < 0 {
+	if n*size > d.memory {
 		return errors.New("more values than a payload of this size should hold")
 	}
+	d.memory -= n * size
 	return nil
 }
 

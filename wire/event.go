@@ -13,18 +13,18 @@ import (
 // breaks off within the event, which is Bad then with all of b as Raw.
 func (d *Decoder) event(e *Event, b []byte) ([]byte, bool) {
 	e.Group = -1
+	memory := d.memory
 	rest, err := d.readEvent(e, b)
 	if err == nil && e.Kind != Unknown {
 		return rest, true
 	}
-	// The event is given up, so its end has to be found without its meaning.
+	// The event is given up, with what it holds, so its end has to be found
+	// without its meaning.
+	d.memory = memory
 	rest, cut := skip(b)
-	raw := b
-	switch {
-	case cut != nil:
+	raw := b[:len(b)-len(rest)]
+	if cut != nil {
 		err = cut
-	default:
-		raw = b[:len(b)-len(rest)]
 	}
 	bad := badEvent(err, raw)
 	bad.Name, bad.Array, bad.Len = e.Name, e.Array, e.Len

@@ -394,11 +394,11 @@ func (d *Decoder) extraKey(e *Event, b []byte, depth int) (key ExtraKey, rest []
 		}
 	case msgp.IntType:
 		key.Int, rest, err = msgp.ReadInt64Bytes(b)
-		key.IsInt = true
+		key.IsInt, err = true, wrapShort(err)
 	case msgp.UintType:
 		var u uint64
 		u, rest, err = msgp.ReadUint64Bytes(b)
-		key.Int, key.IsInt = int64(u), true
+		key.Int, key.IsInt, err = int64(u), true, wrapShort(err)
 	case msgp.ArrayType:
 		if depth == maxDepth {
 			return key, nil, errors.New("lists nested too deep")

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"runtime"
 	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
 )
 
 // TestDecodeHostile gives payloads that claim much more than they hold. It is
@@ -106,5 +108,36 @@ func TestDecodeMemory(t *testing.T) {
 		if last := b.Events[len(b.Events)-1]; name == "events" && (len(b.Events) != maxEvents+1 || last.Kind != Bad) {
 			t.Errorf("%d events kept, want %d and one for the rest", len(b.Events), maxEvents)
 		}
+	}
+}
+
+// TestDecodeHog puts an event that would take too much memory between others,
+// which keep theirs.
+func TestDecodeHog(t *testing.T) {
+	hashes := make(list, 1<<17)
+	for i := range hashes {
+		hashes[i] = i % 100
+	}
+	good := stored(1, dict{"extra_keys": list{list{"a", "b"}}})
+	hog := msgpack.RawMessage(pack(t, dict{"type": "BlockRemoved", "block_hashes": hashes}))
+	events := list{good}
+	for range 20 {
+		events = append(events, hog, good)
+	}
+	b, err := Decode("", 0, pack(t, list{1.5, events, 0}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := 0
+	for i, e := range b.Events {
+		if e.Kind == Bad {
+			bad++
+		}
+		if i%2 == 0 && e.Kind != Stored {
+			t.Errorf("event %d is %v: %v", i, e.Kind, e.Err)
+		}
+	}
+	if len(b.Events) != 41 || bad == 0 || bad == 20 {
+		t.Errorf("%d events, %d of them undecodable", len(b.Events), bad)
 	}
 }

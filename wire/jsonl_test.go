@@ -127,6 +127,8 @@ func TestJSONLDamaged(t *testing.T) {
 	zipped := zip(t, []byte(strings.Repeat(good, 2000)))
 	spoiled := bytes.Clone(zipped)
 	spoiled[len(spoiled)-6] ^= 1 // in the checksum
+	garbled := zip(t, []byte(good))
+	garbled[10] |= 6 // a block of a type that does not exist
 	const foreign = `not a recording that kvscope can read: expected JSON Lines with "t" and "replica", plain or gzip`
 	tests := []struct {
 		name  string
@@ -164,6 +166,7 @@ func TestJSONLDamaged(t *testing.T) {
 		{"gzip cut in its head", string(zipped[:5]), 0, "recording FILE is cut off within its first line: nothing of it can be read", io.ErrUnexpectedEOF},
 		{"gzip without its sum", string(zipped[:len(zipped)-4]), 6000, "recording FILE is cut off after line 6000: what came before was read", io.ErrUnexpectedEOF},
 		{"gzip with a wrong sum", string(spoiled), 6000, "recording FILE is cut off after line 6000: what came before was read", gzip.ErrChecksum},
+		{"gzip that is garbled", string(garbled), 0, "recording FILE is cut off within its first line: nothing of it can be read", nil},
 		{"something behind gzip", string(zip(t, []byte(good))) + "a tail that is not gzip", 3, "recording FILE is cut off after line 3: what came before was read", gzip.ErrHeader},
 	}
 	for _, tt := range tests {
@@ -213,6 +216,11 @@ func TestJSONLBounds(t *testing.T) {
 	}
 	if cap(j.line) > limit {
 		t.Errorf("%d bytes are held of a line of at most %d", cap(j.line), limit)
+	}
+	long := `{"note":"` + strings.Repeat("z", 2*smallLine) + `"}` + "\n"
+	j = NewJSONL(strings.NewReader(long+file), "FILE")
+	if recs, err := readAll(t, j); len(recs) != 4 || err != io.EOF || cap(j.line) > smallLine {
+		t.Errorf("%d records, error %v, and %d bytes are held", len(recs), err, cap(j.line))
 	}
 	exact := `{"note":"` + strings.Repeat("y", limit-len(`{"note":""}`)-1) + `"}` + "\n"
 	j = NewJSONL(strings.NewReader(exact), "FILE")

@@ -39,8 +39,8 @@ type serdeEvent struct {
 	media      []blockMedia
 	hasMedia   bool
 	extraMedia []blockMedia
-	// firstKeys are the texts among the first block's extra keys.
-	firstKeys []string
+	// saltKeys are the first block's extra keys that begin with saltPrefix.
+	saltKeys  []string
 	group     int64 // -1 for none
 	spec      string
 	hasSpec   bool
@@ -141,6 +141,8 @@ func (s *serde) batch() (events []serdeEvent, rank int64, ok bool) {
 	if count > maxEvents {
 		return nil, 0, s.fail("it holds %d events, more than kvscope judges", count)
 	}
+	const usual = 64
+	events = make([]serdeEvent, 0, min(count, usual))
 	for i := range count {
 		events = append(events, serdeEvent{group: -1})
 		if !s.event(&events[i]) {

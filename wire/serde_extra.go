@@ -20,7 +20,7 @@ const mmInfos = "block_mm_infos"
 // extra reads extra_keys: for each block nil or a list of keys.
 func (s *serde) extra(e *serdeEvent) bool {
 	const what = "extra_keys"
-	e.firstKeys, e.extraMedia = nil, nil
+	e.saltKeys, e.extraMedia = nil, nil
 	if s.null() {
 		return true
 	}
@@ -55,8 +55,9 @@ func (s *serde) extraKey(e *serdeEvent, block int) (ok bool) {
 	var text []byte
 	switch msgp.NextType(s.b) {
 	case msgp.StrType, msgp.BinType:
-		if text, ok = s.text("a key"); ok && block == 0 {
-			e.firstKeys = append(e.firstKeys, string(text))
+		text, ok = s.text("a key")
+		if ok && block == 0 && strings.HasPrefix(string(text), saltPrefix) {
+			e.saltKeys = append(e.saltKeys, string(text))
 		}
 	case msgp.IntType, msgp.UintType, msgp.Float64Type, msgp.Float32Type, msgp.BoolType:
 		s.skip(1)
@@ -96,22 +97,22 @@ func (e *serdeEvent) settle() {
 		return
 	}
 	if !e.salted {
-		e.salt = saltOf(e.firstKeys, e.loraName)
+		e.salt = saltOf(e.saltKeys, e.loraName)
 	}
 	if !e.hasMedia {
 		e.media = e.extraMedia
 	}
 }
 
-// saltOf finds the salt among the first block's keys. The first key equal to
-// the LoRA name is that name.
+// saltOf finds the salt among the first block's keys that look like one. The
+// first key equal to the LoRA name is that name.
 func saltOf(keys []string, lora string) string {
 	for _, k := range keys {
-		if lora != "" && k == lora {
+		if k == lora {
 			lora = ""
 			continue
 		}
-		if salt, ok := strings.CutPrefix(k, saltPrefix); ok && salt != "" {
+		if salt := k[len(saltPrefix):]; salt != "" {
 			return salt
 		}
 	}
