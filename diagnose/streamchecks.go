@@ -81,64 +81,54 @@ func seqGap(v View) []Finding {
 	return out
 }
 
-func lateJoin(v View) []Finding {
+// eachMark makes a finding of every mark of a kind.
+func eachMark(v View, kind stream.MarkKind, severity Severity, tell func(*Replica, stream.Mark, *Finding)) []Finding {
 	var out []Finding
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		for _, m := range r.Marks {
-			if m.Kind != stream.MarkJoin || m.Seq == 0 {
-				continue
+			if m.Kind == kind {
+				f := about(r, severity, m.At)
+				f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.Seq)
+				tell(r, m, &f)
+				out = append(out, f)
 			}
-			f := about(r, Info, m.At)
-			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
-			f.Until = endedBy(r, m.At)
-			f.Title = fmt.Sprintf("joined at batch %d: what was cached before is unknown until it is used again", m.Seq)
-			f.Next = "start the tap before the engine, or let it replay from the publisher's buffer"
-			if f.Until == nil && slices.Contains(r.Trust.Reasons, stream.LateJoin) {
-				f.Effect = doubtEffect(r)
-			}
-			out = append(out, f)
 		}
 	}
 	return out
+}
+
+func lateJoin(v View) []Finding {
+	late := eachMark(v, stream.MarkJoin, Info, func(r *Replica, m stream.Mark, f *Finding) {
+		if m.Seq == 0 {
+			return
+		}
+		f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
+		f.Until = endedBy(r, m.At)
+		f.Title = fmt.Sprintf("joined at batch %d: what was cached before is unknown until it is used again", m.Seq)
+		f.Next = "start the tap before the engine, or let it replay from the publisher's buffer"
+		if f.Until == nil && slices.Contains(r.Trust.Reasons, stream.LateJoin) {
+			f.Effect = doubtEffect(r)
+		}
+	})
+	return slices.DeleteFunc(late, func(f Finding) bool { return f.Title == "" })
 }
 
 func replicaRestart(v View) []Finding {
-	var out []Finding
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		for _, m := range r.Marks {
-			if m.Kind != stream.MarkRestart {
-				continue
-			}
-			f := about(r, Warning, m.At)
-			f.Until = p(m.At)
-			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.To)
-			f.Title = fmt.Sprintf("restarted: batches began again at %d after %d (%s); its cache is empty and its old blocks are gone", m.To, m.Seq, m.Text)
-			f.Next = "check that the router dropped the old process's blocks too; expect cold prefills on this replica"
-			out = append(out, f)
-		}
-	}
-	return out
+	return eachMark(v, stream.MarkRestart, Warning, func(_ *Replica, m stream.Mark, f *Finding) {
+		f.Until = p(m.At)
+		f.Evidence.SeqTo = p(m.To)
+		f.Title = fmt.Sprintf("restarted: batches began again at %d after %d (%s); its cache is empty and its old blocks are gone", m.To, m.Seq, m.Text)
+		f.Next = "check that the router dropped the old process's blocks too; expect cold prefills on this replica"
+	})
 }
 
 func cacheCleared(v View) []Finding {
-	var out []Finding
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		for _, m := range r.Marks {
-			if m.Kind != stream.MarkCleared {
-				continue
-			}
-			f := about(r, Info, m.At)
-			f.Until = p(m.At)
-			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.Seq)
-			f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %d", m.Seq)
-			f.Next = "find who called reset_prefix_cache or flush_cache; vLLM announces a clear only with its next batch, so it happened earlier than it shows"
-			out = append(out, f)
-		}
-	}
-	return out
+	return eachMark(v, stream.MarkCleared, Info, func(_ *Replica, m stream.Mark, f *Finding) {
+		f.Until = p(m.At)
+		f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %d", m.Seq)
+		f.Next = "find who called reset_prefix_cache or flush_cache; vLLM announces a clear only with its next batch, so it happened earlier than it shows"
+	})
 }
 
 func undecodableEvents(v View) []Finding {

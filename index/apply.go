@@ -185,12 +185,6 @@ type group struct {
 	spec   string
 }
 
-// denseSpecs are the attention kinds whose groups need every block of a
-// prefix; others need only its tail or its end (vLLM kv_cache_spec_kind).
-var denseSpecs = map[string]bool{
-	"": true, "full_attention": true, "mla_attention": true, "sink_full_attention": true,
-}
-
 func (r *replica) group(id int16) *group {
 	for i := range r.groups {
 		if r.groups[i].id == id {
@@ -204,7 +198,7 @@ func (r *replica) group(id int16) *group {
 // unknown kind is taken to.
 func (r *replica) isDense(id int16) bool {
 	g := r.group(id)
-	return g == nil || denseSpecs[g.spec]
+	return g == nil || wire.Dense(g.spec)
 }
 
 const maxGroups = 64

@@ -290,7 +290,7 @@ func (x *Index) matchHybrid(r *replica, locals []uint64) Match {
 	}
 	m := Match{Replica: r.name, Upper: len(sure)}
 	for g := range r.groups {
-		if denseSpecs[r.groups[g].spec] {
+		if wire.Dense(r.groups[g].spec) {
 			m.Upper = min(m.Upper, run(has[g]))
 		}
 	}
@@ -313,7 +313,7 @@ func (x *Index) matchHybrid(r *replica, locals []uint64) Match {
 func (g *group) usable(has []bool, depth, blockSize int) bool {
 	need := 1
 	switch {
-	case denseSpecs[g.spec]:
+	case wire.Dense(g.spec):
 		need = depth
 	case g.window > 0 && blockSize > 0:
 		need = (g.window - 1 + blockSize - 1) / blockSize

@@ -154,8 +154,8 @@ var commonWords = func() *wordTable[string] {
 	return &t
 }()
 
-// attentionKinds are vLLM's values of kv_cache_spec_kind, and whether Dynamo
-// indexes blocks of groups of that kind.
+// attentionKinds are vLLM's values of kv_cache_spec_kind, and whether a group
+// of that kind needs every block of a prefix. Dynamo indexes only such groups.
 var attentionKinds = map[string]bool{
 	"full_attention":      true,
 	"mla_attention":       true,
@@ -168,6 +168,11 @@ var attentionKinds = map[string]bool{
 	"encoder_only_attention":  false,
 	"cross_attention":         false,
 }
+
+// Dense reports whether a KV-cache group of that attention kind needs every
+// block of a prefix; others need only its tail or its end. A group whose kind
+// is not given is taken to.
+func Dense(spec string) bool { return spec == "" || attentionKinds[spec] }
 
 // FieldSet is a set of known event fields.
 type FieldSet uint32
