@@ -67,7 +67,7 @@ func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 			r.stats.Misaligned++
 		}
 		x.storeHandles(r, at, e.Hashes)
-		x.trim()
+		x.settle()
 		return
 	}
 	if at.Tier == wire.Device {
@@ -89,7 +89,7 @@ func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 		x.identify(r, e, t)
 	}
 	x.store(r, at, e.Parent, items, ns)
-	x.trim()
+	x.settle()
 }
 
 // storeHandles places blocks that came without their content: they count for
@@ -104,7 +104,7 @@ func (x *Index) storeHandles(r *replica, at Place, hashes []wire.Handle) {
 			id = x.elsewhere(r, k)
 		}
 		if id != none {
-			x.place(r, id, group, at.Tier, k)
+			x.place(r, id, group, at.Tier, k, false)
 		} else if o := x.orphan(r, k); o != nil {
 			x.stopWaiting(r, k)
 			x.placeOrphan(r, o, group, at.Tier)

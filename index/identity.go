@@ -35,9 +35,11 @@ func (t *rootTable) find(id rootID) rootID {
 
 func (t *rootTable) same(a, b rootID) bool { return a == b || t.find(a) == t.find(b) }
 
-func (t *rootTable) join(a, b rootID) {
+// join makes two roots one and reports whether they were not.
+func (t *rootTable) join(a, b rootID) bool {
 	a, b = t.find(a), t.find(b)
 	t.up[max(a, b)] = min(a, b)
+	return a != b
 }
 
 // identity is what is known of a replica's hashes.
@@ -54,19 +56,8 @@ func (i *identity) name() string { return i.recipe.Name() }
 func (x *Index) identified(r *replica, recipe blockhash.Recipe) {
 	r.ident.recipe = recipe
 	if id, ok := x.roots.byName[recipe.Name()]; ok {
-		x.roots.join(id, r.ident.root)
+		x.joined = x.roots.join(id, r.ident.root) || x.joined
 	} else {
 		x.roots.byName[recipe.Name()] = r.ident.root
-	}
-	var missing []uint64
-	for k, o := range r.orphans {
-		if !o.announced {
-			missing = append(missing, k)
-		}
-	}
-	for _, k := range missing {
-		if n := x.elsewhere(r, k); n != none {
-			x.learn(r, k, n, nil)
-		}
 	}
 }

@@ -63,10 +63,12 @@ type Index struct {
 	// chain waits for it.
 	waiting map[uint64][]int32
 	roots   rootTable
-	dead    ring // evictions remembered, oldest first
-	pairs   int  // slots with a count above 0
-	clock   uint64
-	text    *textLog
+	// joined says that replicas turned out to share a root in this operation.
+	joined bool
+	dead   ring // evictions remembered, oldest first
+	pairs  int  // slots with a count above 0
+	clock  uint64
+	text   *textLog
 	// resident counts blocks that are somewhere, shared those on more than one
 	// replica.
 	resident, shared int

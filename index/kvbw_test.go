@@ -96,7 +96,7 @@ func TestOracleKVBWSmall(t *testing.T) {
 	}
 	x := New(Options{})
 	applyKVBW(x, kvbwEvents(k))
-	verify(t, x)
+	check(t, x)
 	for i, e := range expected {
 		if d := cmp.Diff(e.Scores, kvbwScores(t, x, k.Workers, k.Queries[i])); d != "" {
 			t.Fatalf("query %d: scores (-Dynamo +ours):\n%s", i, d)
@@ -118,7 +118,7 @@ func TestOracleKVBW64(t *testing.T) {
 	k, events := kvbw64()
 	x := New(Options{})
 	applyKVBW(x, events)
-	verify(t, x)
+	check(t, x)
 	scores := make([]sim.KVBWScores, len(k.Queries))
 	for i, q := range k.Queries {
 		scores[i] = kvbwScores(t, x, k.Workers, q)

@@ -1,6 +1,10 @@
 package index
 
-import "github.com/kvscope/kvscope/wire"
+import (
+	"slices"
+
+	"github.com/kvscope/kvscope/wire"
+)
 
 // learn records which block a handle names on a replica, and lets the chains
 // go on that waited for it. keys, if not nil, are the handles of the chain up
@@ -35,6 +39,7 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 			}
 		}
 	}
+	x.afterJoin()
 }
 
 // name enters a handle into a replica's table. A handle that named another
@@ -56,7 +61,38 @@ func (x *Index) name(r *replica, k uint64, id nodeID) {
 	case n.handle == k && k>>32 != 0:
 		// Two replicas gave one block one 64-bit hash: they share recipe and
 		// root. Small numbers are no hashes and prove nothing.
-		x.roots.join(n.root, r.ident.root)
+		if x.roots.join(n.root, r.ident.root) {
+			x.joined = true
+		}
+	}
+}
+
+// afterJoin looks again at what waits, because replicas turned out to share a
+// root: a handle that means something on one now means it on all of them.
+func (x *Index) afterJoin() {
+	for x.joined {
+		x.joined = false
+		for _, r := range x.byID {
+			r.stamp++ // handles of more ancestors may be known
+			x.findMissing(r)
+		}
+	}
+}
+
+// findMissing looks for the parents that a replica's chains wait for on the
+// replicas that share its root.
+func (x *Index) findMissing(r *replica) {
+	var missing []uint64
+	for k, o := range r.orphans {
+		if !o.announced {
+			missing = append(missing, k)
+		}
+	}
+	slices.Sort(missing)
+	for _, k := range missing {
+		if id := x.elsewhere(r, k); id != none && r.orphans[k] != nil {
+			x.learn(r, k, id, nil)
+		}
 	}
 }
 
@@ -67,10 +103,11 @@ func (x *Index) attach(r *replica, o *orphan, id nodeID, keys []uint64) []*orpha
 	for _, s := range o.slots {
 		if s.n > 0 {
 			r.addCopies(s.tier, -int(s.n))
-			x.enter(r, id, s.group, s.tier, s.n, !o.announced)
+			x.enter(r, id, s.group, s.tier, s.n, evidence{implied: !o.announced, gen: s.gen})
 		}
-		if o.proven > 0 && s.tier == wire.Device && r.isDense(s.group) {
-			x.prove(r, x.nodes[id].parent, s.group, o.proven, keys)
+		if s.proven.clock > 0 {
+			s.proven.keys = keys
+			x.prove(r, x.nodes[id].parent, s.group, s.proven)
 		}
 	}
 	if counted {
@@ -85,30 +122,53 @@ func (x *Index) attach(r *replica, o *orphan, id nodeID, keys []uint64) []*orpha
 	return kids
 }
 
+// proof is when a chain was proved, and what is known of it.
+type proof struct {
+	clock uint64
+	gen   uint32 // the doubt generation then
+	// keys are the handles of the chain on this replica, root first, if known.
+	keys []uint64
+}
+
 // prove takes a parent link as evidence: the block that it named and all its
-// ancestors were resident at clock asOf. What is known of a block's removal
-// since then stands, and an ancestor whose handle is not known is left out,
-// because its removal could not be recognised.
-func (x *Index) prove(r *replica, id nodeID, group int16, asOf uint64, keys []uint64) {
+// ancestors were resident at a time. What is known of a block's removal since
+// then stands, and an ancestor whose handle is not known is left out, because
+// its removal could not be recognised. It reports whether all are resident now.
+func (x *Index) prove(r *replica, id nodeID, group int16, at proof) bool {
+	whole := true
+	how := evidence{implied: true, chain: true, gen: at.gen}
+walk:
 	for ; id != none; id = x.nodes[id].parent {
 		s := x.find(id, r.id, group, wire.Device)
-		switch {
-		case s != nil && s.n > 0:
-			if s.stamp == r.stamp {
-				return
-			}
-			s.stamp, s.gen = r.stamp, r.gen
-		case s != nil && s.held && s.gen >= r.epoch:
-			if asOf == x.clock {
-				x.enter(r, id, group, wire.Device, 1, true)
-			}
-		default:
-			if k, ok := x.handleOn(r, id, keys); ok && r.gone[k] <= asOf {
-				x.name(r, k, id)
-				x.enter(r, id, group, wire.Device, 1, true)
+		var k uint64
+		var known bool
+		if s == nil || s.n == 0 {
+			if k, known = x.handleOn(r, id, at.keys); known && r.orphans[k] != nil {
+				x.learn(r, k, id, nil) // it is one of those that wait
+				s = x.find(id, r.id, group, wire.Device)
 			}
 		}
+		switch {
+		case s != nil && s.n > 0:
+			if s.stamp == r.stamp && s.gen >= at.gen {
+				break walk // the rest was seen to before
+			}
+			s.stamp, s.gen = r.stamp, max(s.gen, at.gen)
+		case s != nil && s.held && s.gen >= r.epoch:
+			if whole = whole && at.clock == x.clock; at.clock == x.clock {
+				x.enter(r, id, group, wire.Device, 1, how)
+			}
+		case known && r.gone[k] <= at.clock:
+			x.name(r, k, id)
+			x.enter(r, id, group, wire.Device, 1, how)
+		default:
+			whole = false
+		}
 	}
+	if !whole {
+		r.stamp++ // what was stamped on the way has not all its ancestors
+	}
+	return whole
 }
 
 // handleOn gives a block's handle on a replica, if it is known.

@@ -137,6 +137,7 @@ func (x *Index) matchShape(p *Prompt, s shape) []Match {
 	}
 	cut := p.cut(s)
 	x.proveByPrompt(p, s, cut)
+	x.settle()
 	return x.MatchLocals(cut.locals)
 }
 

@@ -162,15 +162,31 @@ func (x *Index) holds(id nodeID, rep int32, tier wire.Tier) (anywhere, there boo
 	return anywhere, there
 }
 
+// evidence says what is known beside the fact that a block is resident.
+type evidence struct {
+	// implied: by proof, not by an announcement of its own.
+	implied bool
+	// chain: all its ancestors are resident in the same place too.
+	chain bool
+	// gen is the doubt generation that the evidence is of.
+	gen uint32
+}
+
 // enter adds copies of a node to a slot and keeps all counts.
-func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies int32, implied bool) {
+func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies int32, how evidence) {
 	anywhere, there := x.holds(id, r.id, tier)
 	s := x.slot(id, r.id, group, tier)
 	was := s.n
 	s.n = addClamped(s.n, copies)
-	s.gen, s.stamp, s.held = r.gen, r.stamp, true
+	s.held = true
+	if s.gen = max(s.gen, how.gen); was == 0 {
+		s.gen = how.gen
+	}
+	if s.stamp = 0; how.chain {
+		s.stamp = r.stamp
+	}
 	r.addCopies(tier, int(s.n-was))
-	if s.implied && !implied {
+	if s.implied && !how.implied {
 		s.implied = false
 		r.stats.Implied--
 	}
@@ -184,7 +200,7 @@ func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies
 		return
 	}
 	x.pairs++
-	if implied {
+	if how.implied {
 		s.implied = true
 		r.stats.Implied++
 	}
@@ -251,8 +267,10 @@ func (x *Index) leave(r *replica, id nodeID, s *slot, copies int32, k uint64) {
 	x.dead.push(eviction{node: id, rep: r.id, key: k, seq: x.nodes[id].seq})
 }
 
-// trim lets the oldest evictions go when there are too many.
-func (x *Index) trim() {
+// settle ends an operation: what it made known is used everywhere, and the
+// oldest evictions go when there are too many.
+func (x *Index) settle() {
+	x.afterJoin()
 	for x.dead.size > max(x.opt.History, x.pairs) {
 		x.forgetOldest()
 	}

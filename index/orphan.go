@@ -15,15 +15,16 @@ type orphan struct {
 	content bool
 	// announced tells a block that was stored from one that was only named.
 	announced bool
-	// proven is the clock of the newest proof that it was resident.
-	proven uint64
 }
 
 type orphanSlot struct {
 	n     int32
+	gen   uint32
 	stamp uint32
 	group int16
 	tier  wire.Tier
+	// proven is the newest proof, by a parent link, that it was resident.
+	proven proof
 }
 
 func (o *orphan) slot(group int16, tier wire.Tier) *orphanSlot {
@@ -51,7 +52,7 @@ func (r *replica) enterOrphan(o *orphan, group int16, tier wire.Tier, announced 
 	o.announced = o.announced || announced
 	s := o.slot(group, tier)
 	s.n = addClamped(s.n, 1)
-	s.stamp = r.stamp
+	s.gen, s.stamp = r.gen, r.stamp
 	r.addCopies(tier, 1)
 	if o.announced && !counted {
 		r.stats.Orphans++
@@ -66,6 +67,9 @@ func (x *Index) leaveOrphan(r *replica, o *orphan, group int16, tier wire.Tier) 
 	}
 	s.n--
 	r.addCopies(tier, -1)
+	if s.n == 0 && len(o.kids) > 0 {
+		r.stamp++ // those behind it no longer have all before them
+	}
 	if o.announced && !o.resident() {
 		r.stats.Orphans--
 	}
@@ -189,7 +193,7 @@ func (x *Index) storeOrphans(r *replica, group int16, tier wire.Tier, parent uin
 // link gives an orphan its content and the block before it. A chain that would
 // bite its own tail stays as it is.
 func (x *Index) link(r *replica, o *orphan, it item, above *orphan) {
-	if len(o.kids) > 0 {
+	if len(o.kids) > 0 || above == o {
 		for a := above; a != nil; a = a.parent {
 			if a == o {
 				return
@@ -220,15 +224,15 @@ func (x *Index) placeOrphan(r *replica, o *orphan, group int16, tier wire.Tier) 
 // proveOrphan takes a parent link as evidence for a chain without beginning.
 func (x *Index) proveOrphan(r *replica, o *orphan, group int16) {
 	for ; o != nil; o = o.parent {
-		o.proven = x.clock
 		s := o.slot(group, wire.Device)
+		s.proven = proof{clock: x.clock, gen: r.gen}
 		switch {
 		case s.n == 0:
 			r.enterOrphan(o, group, wire.Device, false)
 		case s.stamp == r.stamp:
 			return
 		default:
-			s.stamp = r.stamp
+			s.gen, s.stamp = r.gen, r.stamp
 		}
 	}
 }

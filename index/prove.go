@@ -97,10 +97,13 @@ func (x *Index) proveChain(r *replica, recipe blockhash.Recipe, links []blockhas
 		if c == none {
 			break
 		}
-		if id = c; r.orphans[keys[i]] != nil {
-			x.learn(r, keys[i], id, keys[:i+1])
+		id = c
+		x.name(r, keys[i], id)
+	}
+	for ; id != none; id = x.nodes[id].parent {
+		if k := keys[x.nodes[id].depth-1]; r.orphans[k] != nil {
+			x.learn(r, k, id, keys)
 		}
 	}
-	x.prune(id)
 	return true
 }

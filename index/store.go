@@ -37,7 +37,7 @@ func (x *Index) Store(name wire.Replica, st Store) {
 		items[i] = item{key: key(b.Handle), local: b.Local}
 	}
 	x.store(r, st.Place, st.Parent, items, st.Namespace)
-	x.trim()
+	x.settle()
 }
 
 // item is one block on its way into the index. Its local hash is known, or is
@@ -67,7 +67,7 @@ func (x *Index) keepText(id nodeID, it *item) {
 func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns blockhash.Namespace) {
 	r.stats.Stored += uint64(len(items))
 	group := int16(at.Group)
-	above := none
+	above, chain := none, true
 	if parent.Set {
 		p := key(parent)
 		above = r.table.get(p)
@@ -80,11 +80,9 @@ func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns
 		}
 		if at.Tier == wire.Device && r.isDense(group) {
 			if s := x.find(above, r.id, group, wire.Device); s == nil || s.n == 0 {
-				x.enter(r, above, group, wire.Device, 1, true)
-				x.prove(r, x.nodes[above].parent, group, x.clock, nil)
-			} else {
-				x.prove(r, above, group, x.clock, nil)
+				x.enter(r, above, group, wire.Device, 1, evidence{implied: true, gen: r.gen})
 			}
+			chain = x.prove(r, above, group, proof{clock: x.clock, gen: r.gen})
 		}
 		ns = x.nodes[above].ns
 	}
@@ -96,21 +94,22 @@ func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns
 			return
 		}
 		x.keepText(id, it)
-		x.place(r, id, group, at.Tier, it.key)
+		x.place(r, id, group, at.Tier, it.key, chain)
 		above = id
 	}
 }
 
 // place makes a node resident under a handle and tells whoever waited for it.
-func (x *Index) place(r *replica, id nodeID, group int16, tier wire.Tier, k uint64) {
+// chain says that all its ancestors are resident there too.
+func (x *Index) place(r *replica, id nodeID, group int16, tier wire.Tier, k uint64, chain bool) {
+	x.learn(r, k, id, nil) // first, because it may tell that the block is here already
 	if tier == wire.Device && r.isDense(group) {
 		r.stats.Ledger.count(x.classify(r, id, group))
 	}
 	if s := x.find(id, r.id, group, tier); s != nil && s.n > 0 {
 		r.stats.Duplicates++
 	}
-	x.enter(r, id, group, tier, 1, false)
-	x.learn(r, k, id, nil)
+	x.enter(r, id, group, tier, 1, evidence{chain: chain, gen: r.gen})
 }
 
 // class is a row of the ledger.
@@ -170,7 +169,7 @@ func (x *Index) Remove(name wire.Replica, at Place, handles []wire.Handle) {
 	for _, h := range handles {
 		x.remove(r, int16(at.Group), at.Tier, key(h))
 	}
-	x.trim()
+	x.settle()
 }
 
 func (x *Index) remove(r *replica, group int16, tier wire.Tier, k uint64) {
@@ -192,7 +191,7 @@ func (x *Index) Clear(name wire.Replica, all bool) {
 	r := x.replica(name)
 	x.clock++
 	x.empty(r, all)
-	x.trim()
+	x.settle()
 	r.stats.MaxCopies = 0
 	x.Doubt(name)
 }
@@ -230,7 +229,7 @@ func (x *Index) Drop(name wire.Replica) {
 	r := x.replica(name)
 	x.clock++
 	x.empty(r, true)
-	x.trim()
+	x.settle()
 	r.reset(x)
 	r.stats.MaxCopies = 0
 	x.Doubt(name)

@@ -1,5 +1,0 @@
-package index
-
-import "testing"
-
-func verify(t testing.TB, x *Index) {}
