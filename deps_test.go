@@ -36,6 +36,7 @@ var allowed = map[string]row{
 		nil,
 		"hash recipes are checked against digests of real engines, without anything else of ours",
 	},
+	"docs":     {nil, "it holds pages; who shows them is cmd's business"},
 	"fixtures": {nil, "every package's tests read it, so it would close a cycle"},
 	"stream":   {leaf(), "it orders records; what the blocks mean is the index's business"},
 	"index":    {leaf(), "it takes batches from anywhere, so it knows no stream, link or file"},

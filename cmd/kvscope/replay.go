@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/docs"
+	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/report"
+	"github.com/kvscope/kvscope/tui"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// replay holds the flags of the command.
+type replay struct {
+	path     string
+	at       string
+	plain    bool
+	json     bool
+	ascii    bool
+	color    string
+	theme    string
+	maxIndex int
+}
+
+func newReplay() *cobra.Command {
+	var r replay
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Look at a recording, at any of its moments",
+		Long: `replay shows a recording on a terminal, paused at its end: space plays it,
+, and . step by a batch, [ and ] go to the findings, @ goes to a time, ? helps.
+
+Without a terminal it prints the report; --plain prints only what changes, one
+line each, for screen readers and logs.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.path = args[0]
+			return r.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.at, "at", "", "begin at this moment: Unix seconds, RFC 3339, or +offset from the start such as +90s")
+	f.BoolVar(&r.plain, "plain", false, "print only changes, one per line, without moving the cursor")
+	f.BoolVar(&r.json, "json", false, "write the report as JSON")
+	f.BoolVar(&r.ascii, "ascii", false, "draw with ASCII characters only")
+	f.StringVar(&r.color, "color", "auto", "use colours: auto, always or never (NO_COLOR is honoured)")
+	f.StringVar(&r.theme, "theme", "", "colours: dark, light or none (default: what suits the terminal)")
+	f.IntVar(&r.maxIndex, "max-index", 8<<20, "most distinct blocks to keep in the index (about 150 bytes each)")
+	return cmd
+}
+
+func (r *replay) run(cmd *cobra.Command) error {
+	look, err := tui.ChooseLook(os.Getenv, r.color, r.theme, r.ascii)
+	if err != nil {
+		return usageError("%w", err)
+	}
+	at, err := parseMoment(r.at)
+	if err != nil {
+		return err
+	}
+	player, damage, err := r.load(cmd)
+	if err != nil {
+		return err
+	}
+	if err := r.begin(cmd.Context(), player, at); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	switch {
+	case r.json:
+		err = report.JSON(out, player.Snapshot(), sentence(damage))
+	case r.plain:
+		err = plainReplay(cmd.Context(), out, player, at)
+	case !isTerminal(out) || !isTerminal(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb":
+		// A dumb terminal cannot place text, so it gets what a pipe gets.
+		err = report.Text(out, player.Snapshot())
+	default:
+		err = r.show(cmd, player, look, damage)
+	}
+	if damage != nil {
+		damage = inputError(damage)
+	}
+	return first(err, damage)
+}
+
+// load reads the recording. damage is what could not be read of it, err that
+// there is nothing to show.
+func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err error) {
+	src, closeAll, err := open(r.path, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, inputError(err)
+	}
+	defer closeAll()
+	progress, done := progressOn(cmd.ErrOrStderr())
+	player, damage = observe.Load(cmd.Context(), src, observe.Options{
+		Name: r.path, Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: r.maxIndex},
+	}, progress)
+	done()
+	if player == nil {
+		return nil, nil, inputError(damage)
+	}
+	if _, of := player.Position(); of == 0 {
+		if damage == nil {
+			damage = fmt.Errorf("%s holds no record", r.path)
+		}
+		return nil, nil, inputError(damage)
+	}
+	return player, damage, nil
+}
+
+// begin goes to the moment asked for.
+func (r *replay) begin(ctx context.Context, p *observe.Player, at moment) error {
+	if !at.set {
+		return nil
+	}
+	end := p.End()
+	t := at.at
+	if at.offset {
+		t += end.From
+	}
+	if t < end.From {
+		return usageError("--at %s is before the recording begins (%s)", r.at, stamp(end.From))
+	}
+	_, err := p.SeekTime(ctx, t)
+	return err
+}
+
+// show runs the UI, and then says in plain text what was seen.
+func (r *replay) show(cmd *cobra.Command, player *observe.Player, look tui.Look, damage error) error {
+	opt := tui.Options{
+		Feed: player, Player: player, Look: look,
+		WriteFile: writeNew, OpenFile: readPrompt, Editor: editor, Page: docs.Page,
+		CopyNative: nativeClipboard(look.Remote),
+	}
+	if damage != nil {
+		opt.Notice = "damaged: shown is what could be read: " + damage.Error()
+	}
+	env := os.Environ()
+	if r.color == "always" {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+	}
+	last, err := tui.Run(cmd.Context(), opt, cmd.InOrStdin(), cmd.OutOrStdout(), env)
+	if err != nil {
+		return fmt.Errorf("the terminal: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s at %s: %s\n%s\n", r.path, stamp(last.Until),
+		diagnose.Headline(diagnose.View{Now: last.Until, Replicas: last.Replicas}), findingCount(last))
+	return nil
+}
+
+func findingCount(s *observe.Snapshot) string {
+	open := 0
+	for i := range s.Findings {
+		if s.Findings[i].Open() {
+			open++
+		}
+	}
+	return fmt.Sprintf("%d replicas, %d records, %d findings, %d of them open.", len(s.Replicas), s.Records, len(s.Findings), open)
+}
+
+// plainReplay prints what changes from the beginning of a recording, or from
+// the moment asked for, to its end.
+func plainReplay(ctx context.Context, w io.Writer, p *observe.Player, at moment) error {
+	// Changes closer together than this come out at the same moment; a long
+	// recording is walked in at most so many steps.
+	const least, most = wire.Time(100e6), 50_000
+	end := p.End()
+	step := max(least, (end.Until-end.From)/most)
+	plain := tui.NewPlain(w)
+	t := end.From
+	if at.set {
+		t = p.Snapshot().Until
+	}
+	for ; ; t += step {
+		s, err := p.SeekTime(ctx, min(t, end.Until))
+		if err == nil {
+			err = plain.Next(s)
+		}
+		if err != nil || t >= end.Until {
+			return err
+		}
+	}
+}
+
+// isTerminal says whether a stream of a command is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+var errTooLong = errors.New("longer than 64 MB")
+
+// maxPromptFile is the longest file that is taken for a prompt.
+const maxPromptFile = 64 << 20
+
+func readPrompt(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read from
+	data, err := io.ReadAll(io.LimitReader(f, maxPromptFile+1))
+	if err == nil && len(data) > maxPromptFile {
+		err = errTooLong
+	}
+	return data, err
+}

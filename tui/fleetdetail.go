@@ -1,0 +1,123 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// Below the fleet's rows, where there is room, stands what is known of the
+// selected replica: the whole trust, and what to do next.
+const (
+	detailLeast = 5  // lines, or it is left out
+	detailMost  = 14 // lines
+)
+
+// detailLines shares a body of h lines between n rows and the detail.
+func detailLines(n, h int) int {
+	room := h - 2 - n // below the head and a blank line
+	if room < detailLeast {
+		return 0
+	}
+	return min(room, detailMost)
+}
+
+// detail draws what is known of a replica in at most h lines.
+func (f *fleetView) detail(s *scene, r *diagnose.Replica, w, h int) []string {
+	t := s.theme
+	out := boxHead(t, nameOf(r.Replica)+": "+trustText(r), w)
+	said := func(name, text string) {
+		for i, l := range wrap(clean(text), w-12, 2) {
+			if i > 0 {
+				name = ""
+			}
+			out = append(out, " "+t.dim.render(fit(name, 9))+" "+l)
+		}
+	}
+	said("stream", streamWords(s, r))
+	said("engine", engineWords(r))
+	if r.LastError != "" {
+		said("error", r.LastError)
+	}
+	if r.ScrapeError != "" {
+		said("metrics", r.ScrapeError)
+	}
+	quiet := true
+	for i := range s.snap.Findings {
+		x := &s.snap.Findings[i]
+		if x.Subject != string(r.Replica) {
+			continue
+		}
+		quiet = false
+		state := ""
+		if !x.Open() {
+			state = " (over)"
+		}
+		said(x.Severity.String(), s.when(x.Since)+" "+x.Title+state)
+		if x.Open() {
+			said("", glyphArrow+" "+x.Next)
+		}
+	}
+	if quiet {
+		said("findings", "none")
+	}
+	if len(out) > h {
+		out = append(out[:h-1], " "+t.dim.render(fmt.Sprintf("%s %d more lines: 5 shows all findings", glyphMore, len(out)-h+1)))
+	}
+	return out
+}
+
+// streamWords says what came of the stream.
+func streamWords(s *scene, r *diagnose.Replica) string {
+	if !r.Heard {
+		return "no batch yet, link " + r.Link.String()
+	}
+	said := []string{
+		fmt.Sprintf("batches %s–%s of epoch %d", group(r.First), group(r.Last), r.Epoch),
+		"last one " + s.when(r.LastBatch),
+	}
+	if r.Restarts > 0 {
+		said = append(said, plural(r.Restarts, "restart"))
+	}
+	if r.GapsOpen > 0 {
+		said = append(said, fmt.Sprintf("%s open (%s missing)", plural(r.GapsOpen, "gap"), group(r.MissingNow)))
+	}
+	if r.GapsHealed > 0 {
+		said = append(said, plural(r.GapsHealed, "gap")+" healed")
+	}
+	if r.Link != wire.LinkUnknown {
+		link := "link " + r.Link.String()
+		if r.LinkText != "" {
+			link += " (" + r.LinkText + ")"
+		}
+		said = append(said, link)
+	}
+	if r.Undecodable > 0 {
+		said = append(said, group(r.Undecodable)+" undecodable")
+	}
+	return strings.Join(said, ", ")
+}
+
+// engineWords says what runs there.
+func engineWords(r *diagnose.Replica) string {
+	said := []string{"model " + orNone(r.Model), "block size " + group(r.Index.BlockSize), "events " + orNone(r.Dialect)}
+	if r.Index.Recipe != "" {
+		said = append(said, "hash "+r.Index.Recipe)
+	}
+	if r.Index.Orphans > 0 {
+		said = append(said, plural(r.Index.Orphans, "orphan block"))
+	}
+	if r.Index.Implied > 0 {
+		said = append(said, plural(r.Index.Implied, "block")+" proved by use")
+	}
+	return strings.Join(said, ", ")
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
