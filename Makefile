@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Tools are built at their pinned versions into a folder of our own.
 TOOLS := $(CURDIR)/bin/tools
 
-.PHONY: build demo test race lint fuzz bench tools clean
+.PHONY: build demo test ui race lint fuzz bench screens tools clean
 
 build: ## the program, static, as bin/kvscope
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
@@ -20,6 +20,12 @@ demo: ## a report on a recording of a real fleet
 
 test: ## all tests
 	CGO_ENABLED=0 $(GO) test ./...
+
+ui: build ## the program driven in tmux
+	.ci/ui bin/kvscope
+
+screens: ## the screens of docs/ui.md, renewed; needs tmux
+	docs/screens.sh
 
 race: ## the quick tests under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -short ./...
