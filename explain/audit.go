@@ -38,6 +38,9 @@ type ReplicaAudit struct {
 	Replicas                                             []wire.Replica
 	Requests, Agree, Over, Under, Unverifiable, Excluded int
 	Bounds, BoundsTight                                  int
+	// Predicted and Cached sum, over the judged requests, what the index
+	// promised at their start and what the engine reused, in tokens.
+	Predicted, Cached int
 }
 
 // Verdict is what became of one request.
@@ -255,6 +258,8 @@ func (a *Auditor) judge(audit *Audit, row *ReplicaAudit, q *Request, res *result
 	}
 	v.Replica, v.Low, v.High = best.replica, best.low, best.high
 	v.Predicted = min(max(q.Cached, best.low), best.high)
+	row.Predicted += best.start
+	row.Cached += q.Cached
 	if best.agrees(q.Cached) {
 		audit.Agree++
 		row.Agree++

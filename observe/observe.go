@@ -22,6 +22,10 @@ type Options struct {
 	// Scrape reads a metrics page for a data-parallel rank (-1 for the only
 	// one). Without it metrics pages are ignored.
 	Scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+	// Requests, if any, are held against what the index promises, with the
+	// log's names mapped by Rename; see explain.NewAuditor.
+	Requests []explain.Request
+	Rename   map[string]wire.Replica
 }
 
 // Observer follows a fleet.
@@ -39,17 +43,25 @@ type Observer struct {
 
 // New makes an Observer that has seen nothing.
 func New(opt Options) *Observer {
-	return &Observer{
+	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
 		models: map[wire.Replica]string{},
 	}
+	if len(opt.Requests) > 0 {
+		o.auditor = explain.NewAuditor(o.idx, opt.Requests, opt.Rename, o.auditTrust)
+	}
+	return o
 }
 
-// Audit makes the Observer collect, from here on, what the index promises for
-// the requests of a log; see explain.NewAuditor.
-func (o *Observer) Audit(requests []explain.Request, rename map[string]wire.Replica) *explain.Auditor {
-	o.auditor = explain.NewAuditor(o.idx, requests, rename, o.auditTrust)
-	return o.auditor
+// Audit judges the requests by what was promised up to now, nil without any.
+// It ends the collecting.
+func (o *Observer) Audit() *explain.Audit {
+	if o.auditor == nil {
+		return nil
+	}
+	a := o.auditor.Finish(o.Replicas())
+	o.auditor = nil
+	return &a
 }
 
 func (o *Observer) auditTrust(name wire.Replica) explain.Trust {

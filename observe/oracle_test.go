@@ -204,12 +204,11 @@ func TestOracleAudit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := New(Options{Scrape: fleet.ParseMetrics})
-			auditor := o.Audit(requests, nil)
+			o := New(Options{Scrape: fleet.ParseMetrics, Requests: requests})
 			if err := o.Run(context.Background(), source(t, path), nil); err != nil {
 				t.Fatal(err)
 			}
-			a := auditor.Finish(o.Replicas())
+			a := o.Audit()
 			t.Logf("%d requests: %d agree (%d by a bound, %d of these right in full), %d over, %d under, %d unverifiable, %d excluded",
 				a.Requests, a.Agree, a.Bounds, a.Tight, a.Over, a.Under, a.Unverifiable, a.Excluded)
 			if sum := a.Agree + a.Over + a.Under + a.Unverifiable + a.Excluded; sum != a.Requests || sum != len(requests) {

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -20,6 +21,7 @@ type Player struct {
 	// end describes the whole recording; marks are its moments of interest.
 	end   *Snapshot
 	marks []wire.Time
+	audit *explain.Audit
 
 	mu   sync.Mutex
 	keys keyframes
@@ -53,6 +55,8 @@ func Load(ctx context.Context, src wire.Source, opt Options, progress func(recor
 			progress(uint64(p.pos), rec.At)
 		}
 	}
+	p.audit = p.obs.Audit()
+	p.opt.Requests = nil // seeking does not judge them again
 	p.end = p.obs.Snapshot()
 	p.last = p.end
 	p.marks = moments(p.end)
@@ -83,6 +87,10 @@ func (p *Player) Snapshot() *Snapshot {
 	defer p.mu.Unlock()
 	return p.last
 }
+
+// Audit is how the requests of Options turned out over the whole recording,
+// nil without any.
+func (p *Player) Audit() *explain.Audit { return p.audit }
 
 // End describes the fleet at the end of the recording.
 func (p *Player) End() *Snapshot { return p.end }

@@ -231,6 +231,8 @@ type jsonReplicaAudit struct {
 	Excluded     int            `json:"excluded"`
 	Bounds       int            `json:"bounds"`
 	BoundsTight  int            `json:"bounds_tight"`
+	Predicted    int            `json:"predicted_tokens_at_start"`
+	Cached       int            `json:"cached_tokens"`
 }
 
 type jsonVerdict struct {

@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 )
 
@@ -29,6 +30,9 @@ type Options struct {
 	Editor func(initial string) tea.Cmd
 	// Page gives the page of a check, in Markdown.
 	Page func(code string) (string, bool)
+	// Audit is how requests turned out over the whole recording, nil if that is
+	// not known.
+	Audit *explain.Audit
 	// Notice is a line to show at the start, such as what could not be read.
 	Notice string
 }
@@ -131,7 +135,8 @@ func (m *model) view() view { return m.views[m.now] }
 // scene is what the view may see now.
 func (m *model) scene() *scene {
 	return &scene{
-		snap: m.snap, theme: m.theme, filter: m.filters[m.view().name()], feed: m.opt.Feed,
+		audit: m.opt.Audit,
+		snap:  m.snap, theme: m.theme, filter: m.filters[m.view().name()], feed: m.opt.Feed,
 		recording: m.opt.Player != nil, frozen: m.frozen, relative: m.relative,
 		end: m.end, maximised: m.maximised,
 	}

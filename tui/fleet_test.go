@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -144,4 +145,24 @@ func BenchmarkRedraw(b *testing.B) {
 		perSecond := b.Elapsed() / time.Duration(b.N) * time.Duration(time.Second/refresh)
 		b.ReportMetric(100*perSecond.Seconds(), "%core")
 	})
+}
+
+// TestRealOverPredicted: the column is there only with a requests log, and a
+// replica that the log does not judge shows none.
+func TestRealOverPredicted(t *testing.T) {
+	t.Parallel()
+	s := &scene{snap: &observe.Snapshot{Replicas: []diagnose.Replica{{}, {}}}, theme: newTheme("none", false)}
+	s.snap.Replicas[0].Replica, s.snap.Replicas[1].Replica = "a", "b"
+	v := newFleet()
+	c := columnNamed("real")
+	if v.shown(s, c) {
+		t.Error("shown without a log")
+	}
+	s.audit = &explain.Audit{PerReplica: []explain.ReplicaAudit{{Log: "x", Replicas: []wire.Replica{"a"}, Predicted: 400, Cached: 300}}}
+	if !v.shown(s, c) {
+		t.Error("not shown with a log")
+	}
+	if a, b := c.text(s, &s.snap.Replicas[0]), c.text(s, &s.snap.Replicas[1]); a != "~0.75" || b != glyphNone {
+		t.Errorf("a %q, b %q", a, b)
+	}
 }

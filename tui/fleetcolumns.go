@@ -30,6 +30,9 @@ type column struct {
 	// used says whether a replica has something to show; a column that no
 	// replica uses is left out. nil is always.
 	used func(*diagnose.Replica) bool
+	// known says whether the column has something to say in this scene, where
+	// that does not go by replica.
+	known func(*scene) bool
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
@@ -48,7 +51,8 @@ var fleetColumns = []column{
 	},
 	{
 		name: "model", head: "model", keep: 16, least: 6, most: 20, left: true,
-		text: func(_ *scene, r *diagnose.Replica) string { return clean(r.Model) },
+		text:  func(_ *scene, r *diagnose.Replica) string { return clean(r.Model) },
+		known: severalModels,
 	},
 	{
 		name: "link", head: "link", keep: 8, least: 7, most: 10, left: true,
@@ -116,6 +120,14 @@ var fleetColumns = []column{
 		text: func(_ *scene, r *diagnose.Replica) string { return deviceText(r) },
 		key:  func(_ *scene, r *diagnose.Replica) float64 { return float64(r.Index.Resident[wire.Device]) },
 	},
+	{
+		// Blocks of chains whose beginning was never announced: they count for
+		// the engine and match nothing yet.
+		name: "orphans", head: "orphans", keep: 9, least: 7, most: 9,
+		text: func(_ *scene, r *diagnose.Replica) string { return group(r.Index.Orphans) },
+		key:  func(_ *scene, r *diagnose.Replica) float64 { return float64(r.Index.Orphans) },
+		used: func(r *diagnose.Replica) bool { return r.Index.Orphans > 0 },
+	},
 	tierColumn(wire.Host, 9), tierColumn(wire.Disk, 14), tierColumn(wire.External, 15),
 	{
 		name: "running", head: "run", keep: 5, least: 4, most: 7,
@@ -153,6 +165,35 @@ var fleetColumns = []column{
 			return r.Load.HitTokens / r.Load.QueriedTokens
 		},
 	},
+	{
+		name: "real", head: "real/pred", keep: 4, least: 9, most: 9,
+		text: func(s *scene, r *diagnose.Replica) string {
+			ratio, ok := realOverPredicted(s, r)
+			if !ok {
+				return glyphNone
+			}
+			return approx(r) + fmt.Sprintf("%.2f", ratio)
+		},
+		key: func(s *scene, r *diagnose.Replica) float64 {
+			ratio, _ := realOverPredicted(s, r)
+			return ratio
+		},
+		known: func(s *scene) bool { return s.audit != nil },
+	},
+}
+
+// realOverPredicted is what the engine really reused over what the index
+// promised, for the judged requests of a replica.
+func realOverPredicted(s *scene, r *diagnose.Replica) (float64, bool) {
+	if s.audit == nil {
+		return 0, false
+	}
+	for _, a := range s.audit.PerReplica {
+		if a.Predicted > 0 && slices.Contains(a.Replicas, r.Replica) {
+			return float64(a.Cached) / float64(a.Predicted), true
+		}
+	}
+	return 0, false
 }
 
 func tierColumn(tier wire.Tier, keep int) column {
@@ -313,8 +354,8 @@ func (f *fleetView) shown(s *scene, c *column) bool {
 		return false
 	case f.chosen[c.name]:
 		return true
-	case c.name == "model":
-		return severalModels(s)
+	case c.known != nil:
+		return c.known(s)
 	case c.used == nil:
 		return true
 	}

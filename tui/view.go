@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -63,6 +64,8 @@ type scene struct {
 	// end is the whole recording's last snapshot, nil for a live fleet: what
 	// is known to come, for drawing what lies ahead.
 	end *observe.Snapshot
+	// audit is how requests turned out over the whole recording, or nil.
+	audit *explain.Audit
 	// maximised says that the focused pane has the whole body.
 	maximised bool
 }

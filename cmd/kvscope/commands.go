@@ -9,7 +9,6 @@ import (
 
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
-	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -21,7 +20,7 @@ func newReport() *cobra.Command {
 		Short: "Say what every replica holds and how sure that is",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := in.observe(cmd, nil)
+			o, err := in.observe(cmd, nil, nil)
 			if o == nil {
 				return err
 			}
@@ -51,7 +50,7 @@ func newDiagnose() *cobra.Command {
 			if err != nil {
 				return usageError("--fail-on: %w", err)
 			}
-			o, err := in.observe(cmd, nil)
+			o, err := in.observe(cmd, nil, nil)
 			if o == nil {
 				return err
 			}
@@ -95,25 +94,19 @@ return_token_ids and started with --enable-prompt-tokens-details.`,
 			if err != nil {
 				return err
 			}
-			f, err := os.Open(logPath)
-			if err != nil {
-				return inputError(err)
-			}
-			requests, logErr := explain.ReadRequests(f, logPath)
-			_ = f.Close() // only read from
+			requests, logErr := readRequests(logPath)
 			if len(requests) == 0 {
 				return inputError(logErr)
 			}
-			var auditor *explain.Auditor
-			o, err := in.observe(cmd, func(o *observe.Observer) { auditor = o.Audit(requests, names) })
+			o, err := in.observe(cmd, requests, names)
 			if o == nil {
 				return err
 			}
-			audit := auditor.Finish(o.Replicas())
+			audit := o.Audit()
 			if in.json {
-				err = first(report.AuditJSON(cmd.OutOrStdout(), &audit), err)
+				err = first(report.AuditJSON(cmd.OutOrStdout(), audit), err)
 			} else {
-				err = first(report.AuditText(cmd.OutOrStdout(), &audit), err)
+				err = first(report.AuditText(cmd.OutOrStdout(), audit), err)
 			}
 			if err == nil && logErr != nil {
 				return inputError(logErr)
@@ -128,6 +121,16 @@ return_token_ids and started with --enable-prompt-tokens-details.`,
 		panic(err) // the flag is defined above
 	}
 	return cmd
+}
+
+// readRequests reads a requests log. Rows beside an error could be read.
+func readRequests(path string) ([]explain.Request, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return explain.ReadRequests(f, path)
 }
 
 func parseMap(pairs []string) (map[string]wire.Replica, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/docs"
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
@@ -31,6 +32,8 @@ type replay struct {
 	ascii    bool
 	color    string
 	theme    string
+	requests string
+	rename   []string
 	maxIndex int
 }
 
@@ -57,6 +60,8 @@ line each, for screen readers and logs.`,
 	f.BoolVar(&r.ascii, "ascii", false, "draw with ASCII characters only")
 	f.StringVar(&r.color, "color", "auto", "use colours: auto, always or never (NO_COLOR is honoured)")
 	f.StringVar(&r.theme, "theme", "", "colours: dark, light or none (default: what suits the terminal)")
+	f.StringVar(&r.requests, "requests", "", "requests log, to show really cached over predicted tokens for each replica; see audit")
+	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
 	f.IntVar(&r.maxIndex, "max-index", 8<<20, "most distinct blocks to keep in the index (about 150 bytes each)")
 	return cmd
 }
@@ -103,11 +108,26 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 		return nil, nil, inputError(err)
 	}
 	defer closeAll()
+	names, err := parseMap(r.rename)
+	if err != nil {
+		return nil, nil, err
+	}
+	var requests []explain.Request
+	var logErr error
+	if r.requests != "" {
+		if requests, logErr = readRequests(r.requests); len(requests) == 0 {
+			return nil, nil, inputError(logErr)
+		}
+	}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
 		Name: r.path, Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: r.maxIndex},
+		Requests: requests, Rename: names,
 	}, progress)
 	done()
+	if damage == nil {
+		damage = logErr
+	}
 	if player == nil {
 		return nil, nil, inputError(damage)
 	}
@@ -140,7 +160,7 @@ func (r *replay) begin(ctx context.Context, p *observe.Player, at moment) error 
 // show runs the UI, and then says in plain text what was seen.
 func (r *replay) show(cmd *cobra.Command, player *observe.Player, look tui.Look, damage error) error {
 	opt := tui.Options{
-		Feed: player, Player: player, Look: look,
+		Feed: player, Player: player, Look: look, Audit: player.Audit(),
 		WriteFile: writeNew, OpenFile: readPrompt, Editor: editor, Page: docs.Page,
 		CopyNative: nativeClipboard(look.Remote),
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
@@ -42,7 +43,7 @@ func (in *input) flags(cmd *cobra.Command) {
 // observe reads the source to its end, or to the moment asked for. An error
 // beside an Observer says what could not be read; the rest is in the Observer
 // all the same.
-func (in *input) observe(cmd *cobra.Command, prepare func(*observe.Observer)) (*observe.Observer, error) {
+func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename map[string]wire.Replica) (*observe.Observer, error) {
 	stop, err := parseMoment(in.at)
 	if err != nil {
 		return nil, err
@@ -54,10 +55,8 @@ func (in *input) observe(cmd *cobra.Command, prepare func(*observe.Observer)) (*
 	defer closeAll()
 	o := observe.New(observe.Options{
 		Name: in.from, Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: in.maxIndex},
+		Requests: requests, Rename: rename,
 	})
-	if prepare != nil {
-		prepare(o)
-	}
 	cut := &until{Source: src, moment: stop}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	err = o.Run(cmd.Context(), cut, progress)
