@@ -12,11 +12,14 @@ CGO_ENABLED=0 go build -o "$work/kvscope" ./cmd/kvscope
 # The ids of a prompt that a fleet served.
 gunzip -c fixtures/a_fleet/truth.jsonl.gz | grep -o '"prompt_token_ids": *\[[^]]*\]' | tail -1 | grep -o '\[.*' >"$work/prompt"
 
+# A session that stays, so that the server does too.
+tmux -L "$socket" -f /dev/null new-session -d -s keep 'sleep 600'
+
 # shot FIXTURE SIZE KEYS… writes one screen.
 shot() {
 	local fixture=$1 size=$2 key
 	shift 2
-	tmux -L "$socket" -f /dev/null new-session -d -s s -x "${size%x*}" -y "${size#*x}" \
+	tmux -L "$socket" new-session -d -s s -x "${size%x*}" -y "${size#*x}" \
 		"env LANG=C.UTF-8 $work/kvscope replay fixtures/$fixture/events.jsonl.gz"
 	for _ in $(seq 100); do
 		tmux -L "$socket" capture-pane -p -t s | grep -q 'paused' && break
