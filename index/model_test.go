@@ -14,6 +14,7 @@ import (
 // their local hashes, everything is found by looking through everything, and
 // nothing is ever forgotten.
 type model struct {
+	hybrid   bool
 	clock    uint64
 	replicas []*modelReplica
 	// first is, for each content, the life of a replica that named it first.
@@ -102,8 +103,10 @@ func parentOf(content string) string {
 	return ""
 }
 
-// Groups of unknown kind are taken to need every block; a prefix is then held
-// where any of them has it. Hybrid models have tests of their own.
+// dense: groups of unknown kind are taken to need every block, and a prefix is
+// then held where any of them has it. In a hybrid model group 1 needs only the
+// last blocks of its window.
+func (m *model) dense(group int) bool { return !m.hybrid || group == 0 }
 
 func (m *model) related(a, b life) bool { return m.group[a.id] == m.group[b.id] }
 
@@ -182,7 +185,7 @@ func (m *model) store(r *modelReplica, at Place, parent string, locals []string)
 			m.storeOrphans(r, at, parent, locals)
 			return
 		}
-		if at.Tier == wire.Device {
+		if at.Tier == wire.Device && m.dense(at.Group) {
 			p := place{parent, at.Group, wire.Device}
 			if r.count[p] == 0 {
 				r.add(parent, at.Group, wire.Device, 1, true, true)
@@ -195,7 +198,7 @@ func (m *model) store(r *modelReplica, at Place, parent string, locals []string)
 		m.name(r, above)
 		m.spread()
 		p := place{above, at.Group, at.Tier}
-		if at.Tier == wire.Device {
+		if at.Tier == wire.Device && m.dense(at.Group) {
 			m.classify(r, p)
 		}
 		if r.count[p] > 0 {
@@ -246,7 +249,7 @@ func (m *model) storeOrphans(r *modelReplica, at Place, parent string, locals []
 	if o := r.orphan(h); !o.announced {
 		r.orphanParents++
 	}
-	if at.Tier == wire.Device {
+	if at.Tier == wire.Device && m.dense(at.Group) {
 		for k := h; ; {
 			o := r.orphan(k)
 			o.proven, o.provenIn[at.Group] = m.clock, true
@@ -272,7 +275,7 @@ func (m *model) storeOrphans(r *modelReplica, at Place, parent string, locals []
 		if o.count[at] > 0 {
 			r.duplicates++
 		}
-		if at.Tier == wire.Device {
+		if at.Tier == wire.Device && m.dense(at.Group) {
 			if o.count[at] > 0 {
 				r.ledger.Duplicate++
 			} else {
@@ -421,6 +424,39 @@ func (r *modelReplica) doubt() {
 func (m *model) drop(r *modelReplica, root int) {
 	m.clear(r, true)
 	m.begin(r, root)
+}
+
+// modelWindow is the sliding window of group 1 in blocks.
+const modelWindow = 2
+
+// matchHybrid tries every depth from the deepest on.
+func (m *model) matchHybrid(r *modelReplica, locals []string) (depth, certain, upper int) {
+	has := func(depth, group int) bool {
+		return r.count[place{strings.Join(locals[:depth], "/"), group, wire.Device}] > 0
+	}
+	for upper < len(locals) && has(upper+1, 0) {
+		upper++
+	}
+	for depth = upper; depth > 0; depth-- {
+		tail := true
+		for d := max(1, depth-modelWindow+1); d <= depth; d++ {
+			tail = tail && has(d, 1)
+		}
+		if tail {
+			break
+		}
+	}
+	for ; certain < depth; certain++ {
+		sure := true
+		for group := range 2 {
+			p := place{strings.Join(locals[:certain+1], "/"), group, wire.Device}
+			sure = sure && (r.count[p] == 0 || r.certain[p])
+		}
+		if !sure {
+			break
+		}
+	}
+	return depth, certain, upper
 }
 
 // match is the plain way to answer.

@@ -115,6 +115,9 @@ func (h *history) step() {
 		}
 		log("drop, root %d", root)
 		h.x.Drop(r.name)
+		if h.m.hybrid {
+			h.describe(r.name)
+		}
 		h.m.drop(r, root)
 	case k == 18:
 		log("doubt")
@@ -129,7 +132,7 @@ func (h *history) differs() string {
 		got, want := h.x.Stats(r.name), r.numbers()
 		// What the model does not count.
 		want.MaxCopies, want.Stored, want.Removed, want.Cleared = got.MaxCopies, got.Stored, got.Removed, got.Cleared
-		want.Groups, want.Recipe = got.Groups, got.Recipe
+		want.Groups, want.Recipe, want.BlockSize = got.Groups, got.Recipe, got.BlockSize
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Sprintf("%s (-model +index):\n%s", r.name, diff)
 		}
@@ -144,7 +147,15 @@ func (h *history) differs() string {
 					got = m
 				}
 			}
-			tiers, certain := h.m.match(r, strings.Split(c, "/"))
+			parts := strings.Split(c, "/")
+			tiers, certain := h.m.match(r, parts)
+			if h.m.hybrid {
+				depth, sure, upper := h.m.matchHybrid(r, parts)
+				tiers, certain = [wire.NumTiers]int{depth}, sure
+				if got.Upper != upper {
+					return fmt.Sprintf("%s, query %s: index promises %d at most, model %d", r.name, c, got.Upper, upper)
+				}
+			}
 			if got.Tiers != tiers || got.Certain != certain {
 				return fmt.Sprintf("%s, query %s: index %v, %d certain; model %v, %d certain", r.name, c, got.Tiers, got.Certain, tiers, certain)
 			}
@@ -162,9 +173,24 @@ func newHistory(seed int) *history {
 			roots[i] = rng.IntN(2)
 		}
 	}
-	return &history{
+	h := &history{
 		rng: rng, x: New(Options{}), m: newModel(roots), tiers: seed%3 == 0, groups: seed%5 == 0,
 	}
+	if h.m.hybrid = h.groups && seed%4 == 1; h.m.hybrid {
+		for _, r := range h.m.replicas {
+			h.describe(r.name)
+		}
+	}
+	return h
+}
+
+// describe tells the index of a hybrid model's groups, as events would.
+func (h *history) describe(name wire.Replica) {
+	const size = 4
+	r := h.x.replica(name)
+	r.blockSize = size
+	r.noteGroup(0, &wire.Event{Spec: "full_attention"})
+	r.noteGroup(1, &wire.Event{Spec: "sliding_window", Window: modelWindow * size})
 }
 
 func (h *history) numbersOf(x *Index) []Stats {
