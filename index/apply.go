@@ -117,16 +117,12 @@ func (x *Index) storeHandles(r *replica, at Place, hashes []wire.Handle) {
 // identify tries to tell a replica's recipe from a store at the root.
 func (x *Index) identify(r *replica, e *wire.Event, t *text) {
 	hasKeys := e.LoRAName != "" || len(t.extra) > 0 && len(t.extra[0]) > 0
-	known := !r.ident.recipe.IsZero()
-	if r.ident.tries >= maxTries || known && (!hasKeys || r.ident.recipe.Form != blockhash.AnyForm) {
+	have := x.recipe(r)
+	if r.ident.tries >= maxTries || !have.IsZero() && (!hasKeys || have.Form != blockhash.AnyForm) {
 		return
 	}
 	r.ident.tries++
 	if recipe, ok := blockhash.Identify(storeOf(e, t)); ok {
-		if known {
-			r.ident.recipe.Form = recipe.Form
-			return
-		}
 		x.identified(r, recipe)
 	}
 }

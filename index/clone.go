@@ -23,7 +23,9 @@ func (x *Index) Clone() *Index {
 	for k, ids := range x.waiting {
 		c.waiting[k] = slices.Clone(ids)
 	}
-	c.roots = rootTable{up: slices.Clone(x.roots.up), byName: maps.Clone(x.roots.byName)}
+	c.roots = rootTable{
+		up: slices.Clone(x.roots.up), byName: maps.Clone(x.roots.byName), recipe: maps.Clone(x.roots.recipe),
+	}
 	c.dead.buf = slices.Clone(x.dead.buf)
 	c.scratch = new(matcher)
 	return &c

@@ -34,7 +34,7 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 		}
 		keys = nil // only the first pair's
 		for _, w := range x.waiting[p.k] {
-			if w := x.byID[w]; w != p.r && x.roots.same(w.ident.root, p.r.ident.root) {
+			if w := x.byID[w]; w != p.r && x.shares(w, p.r, p.k) {
 				work = append(work, pair{w, p.k, p.id})
 			}
 		}
@@ -58,12 +58,28 @@ func (x *Index) name(r *replica, k uint64, id nodeID) {
 	switch n := &x.nodes[id]; {
 	case n.root == 0:
 		n.handle, n.root = k, r.ident.root
-	case n.handle == k && k>>32 != 0:
-		// Two replicas gave one block one 64-bit hash: they share recipe and
-		// root. Small numbers are no hashes and prove nothing.
-		if x.roots.join(n.root, r.ident.root) {
-			x.joined = true
-		}
+	case n.handle == k && isHash(k):
+		x.join(n.root, r.ident.root)
+	}
+}
+
+// isHash tells handles that look like hashes. Where two replicas use the same
+// one they share recipe and root, because by chance it would not happen; small
+// numbers are no hashes and prove nothing.
+func isHash(k uint64) bool { return k>>32 != 0 }
+
+// shares reports whether a handle means the same on two replicas that both
+// use it, and remembers what that says about their roots.
+func (x *Index) shares(a, b *replica, k uint64) bool {
+	if isHash(k) {
+		x.join(a.ident.root, b.ident.root)
+	}
+	return x.roots.same(a.ident.root, b.ident.root)
+}
+
+func (x *Index) join(a, b rootID) {
+	if x.roots.join(a, b) {
+		x.joined = true
 	}
 }
 
@@ -202,11 +218,11 @@ func (x *Index) infer(r *replica, parent uint64, items []item) nodeID {
 	return found
 }
 
-// elsewhere looks a handle up on the replicas that share a replica's root.
+// elsewhere looks for a replica that knows a handle.
 func (x *Index) elsewhere(r *replica, k uint64) nodeID {
 	for _, other := range x.byID {
-		if other != r && x.roots.same(other.ident.root, r.ident.root) {
-			if id := other.table.get(k); id != none {
+		if other != r {
+			if id := other.table.get(k); id != none && x.shares(r, other, k) {
 				return id
 			}
 		}

@@ -111,7 +111,7 @@ func (m *model) dense(group int) bool { return !m.hybrid || group == 0 }
 func (m *model) related(a, b life) bool { return m.group[a.id] == m.group[b.id] }
 
 // name notes that a handle is a content on a replica. Two lives of one root
-// are known to be related once both have named one content.
+// are known to be related once both use one handle.
 func (m *model) name(r *modelReplica, content string) {
 	r.table[handle(r.root, content)] = content
 	first, ok := m.first[content]
@@ -120,11 +120,15 @@ func (m *model) name(r *modelReplica, content string) {
 		return
 	}
 	if first.root == r.root {
-		from, to := m.group[first.id], m.group[r.id]
-		for id, g := range m.group {
-			if g == from {
-				m.group[id] = to
-			}
+		m.unite(first, r.life)
+	}
+}
+
+func (m *model) unite(a, b life) {
+	from, to := m.group[a.id], m.group[b.id]
+	for id, g := range m.group {
+		if g == from {
+			m.group[id] = to
 		}
 	}
 }
@@ -175,7 +179,8 @@ func (m *model) store(r *modelReplica, at Place, parent string, locals []string)
 		h := handle(r.root, parent)
 		if _, ok := r.table[h]; !ok && r.orphans[h] == nil {
 			for _, other := range m.replicas {
-				if _, ok := other.table[h]; ok && m.related(other.life, r.life) {
+				if _, ok := other.table[h]; ok {
+					m.unite(other.life, r.life)
 					m.name(r, parent)
 					break
 				}
@@ -303,7 +308,8 @@ func (m *model) spread() {
 				content, ok := r.table[h]
 				if !ok && !o.announced {
 					for _, other := range m.replicas {
-						if c, there := other.table[h]; there && m.related(other.life, r.life) {
+						if c, there := other.table[h]; there {
+							m.unite(other.life, r.life)
 							content, ok = c, true
 						}
 					}

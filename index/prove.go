@@ -33,8 +33,8 @@ func (x *Index) proveByPrompt(p *Prompt, s shape, cut *shaped) {
 			continue
 		}
 		candidates := usual
-		if !r.ident.recipe.IsZero() {
-			candidates = []blockhash.Recipe{r.ident.recipe}
+		if known := x.recipe(r); !known.IsZero() {
+			candidates = []blockhash.Recipe{known}
 		}
 		for _, recipe := range candidates {
 			links, ok := cut.chains[recipe]
@@ -88,7 +88,7 @@ func (x *Index) proveChain(r *replica, recipe blockhash.Recipe, links []blockhas
 	if last < 0 {
 		return false
 	}
-	if r.ident.recipe.IsZero() {
+	if x.recipe(r).IsZero() {
 		x.identified(r, recipe)
 	}
 	id := none

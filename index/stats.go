@@ -73,7 +73,7 @@ func (x *Index) Stats(name wire.Replica) Stats {
 		return Stats{}
 	}
 	s := r.stats
-	s.BlockSize, s.Bigram, s.Recipe = r.blockSize, r.bigram, r.ident.name()
+	s.BlockSize, s.Bigram, s.Recipe = r.blockSize, r.bigram, x.recipe(r).Name()
 	s.Groups = make([]Group, len(r.groups))
 	for i, g := range r.groups {
 		s.Groups[i] = Group{ID: int(g.id), Spec: g.spec, Window: g.window}
