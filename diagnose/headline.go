@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kvscope/kvscope/stream"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // Headline says in a sentence or two what is wrong with a fleet, worst first,
@@ -61,9 +62,9 @@ var plights = map[stream.Reason]string{
 
 func plight(r *Replica) string {
 	if r.Trust.Word == stream.Replaying {
-		return fmt.Sprintf("%s is replaying what was missed", r.Replica)
+		return wire.Printable(string(r.Replica)) + " is replaying what was missed"
 	}
-	s := string(r.Replica) + " " + plights[r.Trust.Reasons[0]]
+	s := wire.Printable(string(r.Replica)) + " " + plights[r.Trust.Reasons[0]]
 	if r.Doubt > 0 {
 		s += fmt.Sprintf(" (%d of %d blocks in doubt)", r.Doubt, r.Facts.Capacity)
 	}

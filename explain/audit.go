@@ -65,6 +65,8 @@ type Auditor struct {
 	tracks   map[wire.Replica]*track
 	claimed  map[wire.Replica]bool
 	results  []result
+	// from and until are the recording's span.
+	from, until wire.Time
 }
 
 // Trust is what an audit needs to know of a replica's state.
@@ -209,8 +211,11 @@ func (a *Auditor) promise(name wire.Replica, r *running) {
 	p.seen = p.seen || trust.Known
 }
 
-// Finish judges all requests. replicas are those of the recording.
-func (a *Auditor) Finish(replicas []wire.Replica) Audit {
+// Finish judges all requests. replicas are those of the recording, which spans
+// the time from one moment to another: a request that ended before or began
+// after is not judged.
+func (a *Auditor) Finish(replicas []wire.Replica, from, until wire.Time) Audit {
+	a.from, a.until = from, until
 	for _, name := range replicas {
 		a.Before(name, 1<<62)
 	}
@@ -246,7 +251,7 @@ func (a *Auditor) judge(audit *Audit, row *ReplicaAudit, q *Request, res *result
 		return
 	}
 	best := res.best(a.claim(q.Replica), q.Cached)
-	if best == nil {
+	if best == nil || a.outside(q) {
 		audit.Unverifiable++
 		row.Unverifiable++
 		v.Why = a.unverifiable(q, res)
@@ -291,12 +296,19 @@ func (a *Auditor) judge(audit *Audit, row *ReplicaAudit, q *Request, res *result
 	audit.Disagreements = append(audit.Disagreements, v)
 }
 
+func (a *Auditor) outside(q *Request) bool { return q.End < a.from || q.Start > a.until }
+
 func (a *Auditor) unverifiable(q *Request, res *result) string {
+	_, mapped := a.rename[q.Replica]
 	switch {
+	case a.outside(q):
+		return "it ran outside the time that was observed"
 	case len(q.Tokens) == 0:
 		return "the log has no prompt token ids (ask the engine with return_token_ids)"
 	case !q.Known:
 		return "no response of the log says what was cached (start the engine with --enable-prompt-tokens-details)"
+	case len(res.promises) == 0 && mapped:
+		return fmt.Sprintf("the recording has no replica %q, which --map names", a.claim(q.Replica))
 	case len(res.promises) == 0:
 		return fmt.Sprintf("the recording has no replica %q (name it with --map)", q.Replica)
 	}

@@ -59,6 +59,8 @@ func TestAudit(t *testing.T) {
 		"not judged on a free one":   {request("a", 12, 13, 17, 0), exact, "over"},
 		"another name, found free":   {request("z", 12, 13, 17, 0), exact, "agree"},
 		"another name, fits neither": {request("z", 12, 13, 17, 2), exact, "under"},
+		"before the recording":       {request("a", -9, 0, 17, 0), exact, "unverifiable"},
+		"behind its end":             {request("a", 96, 97, 17, 16), exact, "unverifiable"},
 		"by design":                  {Request{Replica: "a", Start: 12, End: 13, Excluded: "prompt_logprobs"}, exact, "excluded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +75,7 @@ func TestAudit(t *testing.T) {
 			change("b", 5, func() {})
 			change("a", 10, func() { store("a", x, 0, 2) })
 			change("a", 20, func() { store("a", x, 2, 2) })
-			got := a.Finish([]wire.Replica{"a", "b"})
+			got := a.Finish([]wire.Replica{"a", "b"}, 1, 95)
 			sum := map[string]int{
 				"agree": got.Agree, "over": got.Over, "under": got.Under,
 				"unverifiable": got.Unverifiable, "excluded": got.Excluded,

@@ -104,7 +104,7 @@ func ReadRequests(r io.Reader, name string) ([]Request, error) {
 			break
 		}
 		if err != nil {
-			firstBad = errors.Join(fmt.Errorf("cut off after line %d: %w", lineNo, err), firstBad)
+			firstBad = fmt.Errorf("cut off after line %d: %w", lineNo, err)
 			bad++
 			break
 		}
@@ -149,6 +149,10 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 func parseRow(line []byte) (*Request, bool, error) {
 	var w row
 	if err := json.Unmarshal(line, &w); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			err = fmt.Errorf("a %s is no value for %s", wrong.Value, wrong.Field)
+		}
 		return nil, false, err
 	}
 	flat := w.Kind == "" && w.FlatTokens != nil
@@ -165,6 +169,9 @@ func parseRow(line []byte) (*Request, bool, error) {
 	}
 	if q.End, ok2 = wire.TimeOf(*w.End); !ok2 {
 		return nil, false, errors.New("t_end is out of range")
+	}
+	if q.End < q.Start {
+		return nil, false, errors.New("t_end is before t_start")
 	}
 	details := w.FlatCached != nil
 	if details {

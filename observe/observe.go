@@ -59,7 +59,7 @@ func (o *Observer) Audit() *explain.Audit {
 	if o.auditor == nil {
 		return nil
 	}
-	a := o.auditor.Finish(o.Replicas())
+	a := o.auditor.Finish(o.Replicas(), o.from, o.now)
 	o.auditor = nil
 	return &a
 }
@@ -256,7 +256,10 @@ func doubt(r *diagnose.Replica) int {
 	case r.Facts.Capacity <= 0:
 		return -1
 	}
-	return max(0, r.Facts.Capacity-r.Index.Copies)
+	if over := r.Index.Copies - r.Facts.Capacity; over > 0 {
+		return over // phantoms, and nobody knows which
+	}
+	return r.Facts.Capacity - r.Index.Copies
 }
 
 // Replicas lists the replicas in order of first appearance.

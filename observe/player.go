@@ -116,9 +116,11 @@ func (p *Player) SeekTime(ctx context.Context, t wire.Time) (*Snapshot, error) {
 	return p.seek(ctx, p.after(t))
 }
 
-// after counts the records at or before t, which come in order of time.
+// after counts the records at or before t, which come in order of time. Times
+// are shown in microseconds, so the whole microsecond of t counts.
 func (p *Player) after(t wire.Time) int {
-	return sort.Search(len(p.records), func(i int) bool { return p.records[i].At > t })
+	const micro = 1000
+	return sort.Search(len(p.records), func(i int) bool { return p.records[i].At/micro > (t+micro/2)/micro })
 }
 
 // Step moves by n messages of an event socket, forwards or backwards, and

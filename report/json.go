@@ -54,6 +54,7 @@ type jsonReplica struct {
 	Undecodable     uint64       `json:"undecodable"`
 	LastError       string       `json:"last_error"`
 	DuplicateBatch  uint64       `json:"duplicate_batches"`
+	Reordered       uint64       `json:"reordered_batches"`
 	DuplicateStores uint64       `json:"duplicate_stores"`
 	UnknownRemovals uint64       `json:"unknown_removals"`
 	Misaligned      uint64       `json:"misaligned_stores"`
@@ -155,7 +156,7 @@ func replicaJSON(r *diagnose.Replica) jsonReplica {
 		Replica: r.Replica, Model: r.Model, Dialect: r.Dialect, BlockSize: x.BlockSize, Epoch: r.Epoch,
 		Batches: r.Batches, Gaps: []jsonGap{}, GapsDropped: r.GapsLost, Restarts: r.Restarts,
 		Events:      jsonEvents{r.Events.Stored, r.Events.Removed, r.Events.Cleared, r.Events.Unknown},
-		Undecodable: r.Undecodable, LastError: r.LastError, DuplicateBatch: r.Duplicates,
+		Undecodable: r.Undecodable, LastError: r.LastError, DuplicateBatch: r.Duplicates, Reordered: r.Reordered,
 		DuplicateStores: x.Duplicates, UnknownRemovals: x.UnknownRemovals, Misaligned: x.Misaligned,
 		OrphanBlocks: x.Orphans, ProvedBlocks: x.Implied, Copies: x.Copies,
 		Blocks: jsonTiers{
@@ -188,24 +189,25 @@ func replicaJSON(r *diagnose.Replica) jsonReplica {
 	}
 	if l := r.Load; l.Known {
 		j.Load = &jsonLoad{At: l.At, Running: l.Running, Waiting: l.Waiting, KVUsage: l.KVUsage}
-		if l.QueriedTokens > 0 {
-			rate := l.HitTokens / l.QueriedTokens
+		if rate, ok := l.HitRate(); ok {
 			j.Load.HitRate = &rate
 		}
 	}
 	return j
 }
 
-// FindingsJSON writes findings as kvscope.findings/1.
-func FindingsJSON(w io.Writer, f []diagnose.Finding) error {
+// FindingsJSON writes findings as kvscope.findings/1; damage as for JSON.
+func FindingsJSON(w io.Writer, f []diagnose.Finding, damage string) error {
 	return write(w, struct {
 		Schema   string             `json:"schema"`
+		Damage   string             `json:"damage,omitempty"`
 		Findings []diagnose.Finding `json:"findings"`
-	}{FindingsSchema, findings(f)})
+	}{FindingsSchema, damage, findings(f)})
 }
 
 type jsonAudit struct {
 	Schema        string             `json:"schema"`
+	Damage        string             `json:"damage,omitempty"`
 	Requests      int                `json:"requests"`
 	Agree         int                `json:"agree"`
 	Over          int                `json:"over"`
@@ -245,10 +247,11 @@ type jsonVerdict struct {
 	Why       string       `json:"why"`
 }
 
-// AuditJSON writes an audit as kvscope.audit/1. Predictions are in tokens.
-func AuditJSON(w io.Writer, a *explain.Audit) error {
+// AuditJSON writes an audit as kvscope.audit/1; damage as for JSON. Predictions
+// are in tokens.
+func AuditJSON(w io.Writer, a *explain.Audit, damage string) error {
 	j := jsonAudit{
-		Schema: AuditSchema, Requests: a.Requests, Agree: a.Agree, Over: a.Over, Under: a.Under,
+		Schema: AuditSchema, Damage: damage, Requests: a.Requests, Agree: a.Agree, Over: a.Over, Under: a.Under,
 		Unverifiable: a.Unverifiable, Excluded: a.Excluded, Bounds: a.Bounds, BoundsTight: a.Tight,
 		RightAtStart: a.AtStart, PerReplica: []jsonReplicaAudit{},
 		Disagreements: verdicts(a.Disagreements), Exclusions: verdicts(a.Exclusions),

@@ -145,7 +145,7 @@ func TestBlindReplica(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := Text(&out, o.Snapshot()); err != nil || !strings.Contains(out.String(), "r has sent no cache event") {
+	if err := Text(&out, o.Snapshot(), ""); err != nil || !strings.Contains(out.String(), "r has sent no cache event") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
@@ -153,7 +153,7 @@ func TestBlindReplica(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := Text(&out, recorded(t, "d_restart")); err != nil {
+	if err := Text(&out, recorded(t, "d_restart"), ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -164,7 +164,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	for i, line := range strings.Split(out.String(), "\n") {
-		if i > 2 && len([]rune(line)) > 160 {
+		if i > 2 && len([]rune(line)) > 170 {
 			t.Errorf("line %d is %d wide: %s", i, len([]rune(line)), line)
 		}
 	}
@@ -187,11 +187,43 @@ func TestWriteErrors(t *testing.T) {
 	t.Parallel()
 	s := &observe.Snapshot{Findings: []diagnose.Finding{{}}}
 	for name, err := range map[string]error{
-		"json": JSON(brokenPipe{}, s, ""), "text": Text(brokenPipe{}, s),
-		"findings": FindingsText(brokenPipe{}, s.Findings),
+		"json": JSON(brokenPipe{}, s, ""), "text": Text(brokenPipe{}, s, ""),
+		"findings": FindingsText(brokenPipe{}, s.Findings, ""),
 	} {
 		if !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestForeignNames: nothing from outside reaches a terminal as it is.
+func TestForeignNames(t *testing.T) {
+	t.Parallel()
+	evil := "\x1b[31mred\x07\n\u202e" + strings.Repeat("x", 5000)
+	o := observe.New(observe.Options{Name: evil})
+	o.Push(wire.Record{At: 1e9, Replica: wire.Replica(evil), Kind: wire.Link, Link: wire.LinkUp})
+	o.Push(wire.Record{At: 2e9, Replica: wire.Replica(evil), Frames: [][]byte{{1}}})
+	var out bytes.Buffer
+	if err := Text(&out, o.Snapshot(), evil); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07\u202e") || out.Len() > 6000 {
+		t.Errorf("%d bytes: %.500q", out.Len(), out.String())
+	}
+}
+
+// TestOddHitRate: what cannot be a rate is none, and JSON stays valid.
+func TestOddHitRate(t *testing.T) {
+	t.Parallel()
+	for _, load := range []wire.Load{
+		{Known: true, QueriedTokens: 1e-320, HitTokens: 1e308}, {Known: true, QueriedTokens: 1, HitTokens: 2},
+		{Known: true, QueriedTokens: 1, HitTokens: -1}, {Known: true},
+	} {
+		o := observe.New(observe.Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return wire.Facts{}, load, nil }})
+		o.Push(wire.Record{At: 1e9, Replica: "r", Kind: wire.Scrape})
+		var out bytes.Buffer
+		if err := JSON(&out, o.Snapshot(), ""); err != nil || !strings.Contains(out.String(), `"hit_rate": null`) {
+			t.Errorf("%+v: %v", load, err)
 		}
 	}
 }

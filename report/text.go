@@ -14,10 +14,19 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// Text writes a snapshot for people.
-func Text(w io.Writer, s *observe.Snapshot) error {
+// incomplete says in a report itself that it is not about the whole input.
+func incomplete(b *strings.Builder, damage string) {
+	if damage != "" {
+		fmt.Fprintf(b, "INCOMPLETE: %s\n", wire.Printable(damage))
+	}
+}
+
+// Text writes a snapshot for people. damage, if not empty, says what could not
+// be read.
+func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s · %s · %s to %s\n", s.Source, plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
+	incomplete(&b, damage)
+	fmt.Fprintf(&b, "%s · %s · %s to %s\n", wire.Printable(s.Source), plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
 	fmt.Fprintf(&b, "%s\n\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
 	replicaTable(&b, s.Replicas)
 	stores(&b, s)
@@ -37,7 +46,7 @@ type column struct {
 }
 
 var columns = []column{
-	{head: "replica", value: func(r *diagnose.Replica) string { return string(r.Replica) }},
+	{head: "replica", value: func(r *diagnose.Replica) string { return name(r.Replica) }},
 	{head: "trust", value: func(r *diagnose.Replica) string { return r.Trust.String() }},
 	{head: "epoch", value: func(r *diagnose.Replica) string { return strconv.Itoa(r.Epoch) }},
 	{head: "seq", value: func(r *diagnose.Replica) string {
@@ -57,6 +66,8 @@ var columns = []column{
 	{head: "disk", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.Disk]) }, optional: true},
 	{head: "external", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.External]) }, optional: true},
 	{head: "orphans", value: func(r *diagnose.Replica) string { return optional(r.Index.Orphans) }, optional: true},
+	{head: "out of order", value: func(r *diagnose.Replica) string { return optional(int(r.Reordered)) }, optional: true},
+	{head: "unknown events", value: func(r *diagnose.Replica) string { return optional(int(r.Events.Unknown)) }, optional: true},
 	{head: "in doubt", value: func(r *diagnose.Replica) string {
 		switch {
 		case r.Trust.Exact():
@@ -67,10 +78,11 @@ var columns = []column{
 		return "≤" + group(uint64(r.Doubt))
 	}, optional: true},
 	{head: "engine hit", value: func(r *diagnose.Replica) string {
-		if r.Load.QueriedTokens <= 0 {
+		rate, ok := r.Load.HitRate()
+		if !ok {
 			return ""
 		}
-		return percent(r.Load.HitTokens, r.Load.QueriedTokens)
+		return percent(rate, 1)
 	}, optional: true},
 	{head: "lag", value: func(r *diagnose.Replica) string {
 		if r.LastBatch == 0 || r.Lag == 0 {
@@ -174,20 +186,21 @@ func engines(b *strings.Builder, replicas []diagnose.Replica) {
 		if recipe == "" {
 			recipe = "not identified"
 		}
-		kind := fmt.Sprintf("model %s, block size %d, events %s, hash %s", or(r.Model, "unknown"), r.Index.BlockSize, r.Dialect, recipe)
+		kind := fmt.Sprintf("model %s, block size %d, events %s, hash %s", or(wire.Printable(r.Model), "unknown"), r.Index.BlockSize, r.Dialect, recipe)
 		if who[kind] == nil {
 			order = append(order, kind)
 		}
-		who[kind] = append(who[kind], string(r.Replica))
+		who[kind] = append(who[kind], name(r.Replica))
 	}
 	for _, kind := range order {
 		fmt.Fprintf(b, "%s: %s\n", strings.Join(who[kind], ", "), kind)
 	}
 }
 
-// FindingsText writes findings for people.
-func FindingsText(w io.Writer, f []diagnose.Finding) error {
+// FindingsText writes findings for people; damage as for Text.
+func FindingsText(w io.Writer, f []diagnose.Finding, damage string) error {
 	var b strings.Builder
+	incomplete(&b, damage)
 	findingsText(&b, f)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -205,7 +218,7 @@ func findingsText(b *strings.Builder, f []diagnose.Finding) {
 		if !x.Open() {
 			over = " (over)"
 		}
-		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n          %s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(x.Since), x.Subject, over, x.Title)
+		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n          %s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(x.Since), wire.Printable(x.Subject), over, wire.Printable(x.Title))
 		if x.Counterfactual != "" {
 			fmt.Fprintf(b, "          %s\n", x.Counterfactual)
 		}
@@ -213,15 +226,15 @@ func findingsText(b *strings.Builder, f []diagnose.Finding) {
 	}
 }
 
-// AuditText writes an audit for people.
-func AuditText(w io.Writer, a *explain.Audit) error {
+// AuditText writes an audit for people; damage as for Text.
+func AuditText(w io.Writer, a *explain.Audit, damage string) error {
 	var b strings.Builder
+	incomplete(&b, damage)
 	judged := a.Agree + a.Over + a.Under
-	fmt.Fprintf(&b, "%d of %d requests agree with what the index promised", a.Agree, judged)
+	fmt.Fprintf(&b, "%d of %d requests agree with what the index promised while they ran; for %d the promise at their start alone was right.\n", a.Agree, judged, a.AtStart)
 	if a.Bounds > 0 {
-		fmt.Fprintf(&b, " (%d of them judged by a lower bound, because the replica was not EXACT; for %d the full prediction was right too)", a.Bounds, a.Tight)
+		fmt.Fprintf(&b, "%d of them ran on a replica that was not EXACT, where a promise is only a lower bound; in %d the full prediction was right too.\n", a.Bounds, a.Tight)
 	}
-	b.WriteString(".\n")
 	if a.Unverifiable+a.Excluded > 0 {
 		fmt.Fprintf(&b, "%d could not be judged, %d skip the cache read by design.\n", a.Unverifiable, a.Excluded)
 	}
@@ -231,9 +244,9 @@ func AuditText(w io.Writer, a *explain.Audit) error {
 	for _, r := range a.PerReplica {
 		names := make([]string, len(r.Replicas))
 		for i, n := range r.Replicas {
-			names[i] = string(n)
+			names[i] = name(n)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Log, or(strings.Join(names, ", "), "–"), r.Requests, r.Agree, r.Over, r.Under, r.Unverifiable, r.Excluded)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", wire.Printable(r.Log), or(strings.Join(names, ", "), "–"), r.Requests, r.Agree, r.Over, r.Under, r.Unverifiable, r.Excluded)
 	}
 	t.Flush()
 	verdictText(&b, "Disagreements", a.Disagreements)
@@ -253,8 +266,16 @@ func verdictText(b *strings.Builder, title string, v []explain.Verdict) {
 			fmt.Fprintf(b, "  … and %d more (--json lists all)\n", len(v)-most)
 			return
 		}
-		fmt.Fprintf(b, "  %s  %s  %s\n", clock(x.Start), or(string(x.Replica), x.Log), x.Why)
+		fmt.Fprintf(b, "  %s  %s  %s\n", clock(x.Start), name(x.Replica), wire.Printable(x.Why))
 	}
+}
+
+// name shows a replica's name, whatever is in it.
+func name(r wire.Replica) string {
+	if r == "" {
+		return `""`
+	}
+	return wire.Printable(string(r))
 }
 
 func clock(t wire.Time) string {

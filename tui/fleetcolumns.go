@@ -153,16 +153,17 @@ var fleetColumns = []column{
 	{
 		name: "hit", head: "hit %", keep: 3, least: 5, most: 6,
 		text: func(_ *scene, r *diagnose.Replica) string {
-			if r.Load.QueriedTokens <= 0 {
+			rate, ok := r.Load.HitRate()
+			if !ok {
 				return glyphNone
 			}
-			return fmt.Sprintf("%.1f", 100*r.Load.HitTokens/r.Load.QueriedTokens)
+			return fmt.Sprintf("%.1f", 100*rate)
 		},
 		key: func(_ *scene, r *diagnose.Replica) float64 {
-			if r.Load.QueriedTokens <= 0 {
-				return -1
+			if rate, ok := r.Load.HitRate(); ok {
+				return rate
 			}
-			return r.Load.HitTokens / r.Load.QueriedTokens
+			return -1
 		},
 	},
 	{

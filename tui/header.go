@@ -160,8 +160,10 @@ func load(replicas []diagnose.Replica) (hit, cv string) {
 		if !l.Known {
 			continue
 		}
-		hits += l.HitTokens
-		queried += l.QueriedTokens
+		if _, ok := l.HitRate(); ok {
+			hits += l.HitTokens
+			queried += l.QueriedTokens
+		}
 		x := l.Running + l.Waiting
 		n++
 		sum += x

@@ -65,25 +65,8 @@ func wrap(s string, w, most int) []string {
 	return lines
 }
 
-// clean makes text from a recording safe to draw: one line, no escapes.
-func clean(s string) string {
-	safe := true
-	for i := 0; i < len(s) && safe; i++ {
-		safe = s[i] >= 0x20 && s[i] < 0x7f
-	}
-	if safe {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case r < 0x20, r >= 0x7f && r < 0xa0, r == 0xfffd, r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
-			return '?'
-		}
-		return r
-	}, s)
-}
+// clean makes a text from outside fit to be shown.
+func clean(s string) string { return wire.Printable(s) }
 
 // group writes a number with a space between thousands.
 func group[N ~int | ~uint64 | ~uint32 | ~int64](n N) string {

@@ -88,6 +88,9 @@ func (j *JSONL) read() (Record, error) {
 	if err != nil && !tooLong {
 		j.last = err
 	}
+	if j.state.Lines == 0 {
+		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors' mark
+	}
 	line = bytes.TrimSpace(line)
 	if whole || len(line) > 0 {
 		j.state.Lines++
@@ -178,8 +181,12 @@ func (j *JSONL) end(err error) error {
 	var corrupt flate.CorruptInputError
 	switch {
 	case err == io.EOF:
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader),
-		errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+	case errors.Is(err, gzip.ErrHeader) && s.Lines > 0, errors.Is(err, gzip.ErrChecksum):
+		s.Cause = err
+		if j.records > 0 {
+			return s
+		}
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):
 		s.Cut, s.Cause = true, err
 	default:
 		return fmt.Errorf("recording %s: %w", s.Name, err)
@@ -228,6 +235,10 @@ func (e *DamagedError) Error() string {
 		return fmt.Sprintf("recording %s is empty: nothing was written into it", e.Name)
 	case errors.Is(e.Cause, ErrForeign):
 		return fmt.Sprintf(`%s is not a recording that kvscope can read: expected JSON Lines with "t" and "replica", plain or gzip`, e.Name)
+	case errors.Is(e.Cause, gzip.ErrChecksum):
+		return fmt.Sprintf("recording %s: its checksum is wrong: all %d lines were read, and some of them may be false", e.Name, e.Lines)
+	case errors.Is(e.Cause, gzip.ErrHeader) && !e.Cut:
+		return fmt.Sprintf("recording %s is followed by bytes that do not belong to it: all its %d lines were read", e.Name, e.Lines)
 	case e.Cut && e.Lines == 0:
 		return fmt.Sprintf("recording %s is cut off within its first line: nothing of it can be read", e.Name)
 	case e.Cut && e.Damaged == 0:

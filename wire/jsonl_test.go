@@ -165,9 +165,9 @@ func TestJSONLDamaged(t *testing.T) {
 		{"cut gzip", string(zipped[:len(zipped)/2]), -1, "what came before was read", io.ErrUnexpectedEOF},
 		{"gzip cut in its head", string(zipped[:5]), 0, "recording FILE is cut off within its first line: nothing of it can be read", io.ErrUnexpectedEOF},
 		{"gzip without its sum", string(zipped[:len(zipped)-4]), 6000, "recording FILE is cut off after line 6000: what came before was read", io.ErrUnexpectedEOF},
-		{"gzip with a wrong sum", string(spoiled), 6000, "recording FILE is cut off after line 6000: what came before was read", gzip.ErrChecksum},
+		{"gzip with a wrong sum", string(spoiled), 6000, "recording FILE: its checksum is wrong: all 6000 lines were read, and some of them may be false", gzip.ErrChecksum},
 		{"gzip that is garbled", string(garbled), 0, "recording FILE is cut off within its first line: nothing of it can be read", nil},
-		{"something behind gzip", string(zip(t, []byte(good))) + "a tail that is not gzip", 3, "recording FILE is cut off after line 3: what came before was read", gzip.ErrHeader},
+		{"something behind gzip", string(zip(t, []byte(good))) + "a tail that is not gzip", 3, "recording FILE is followed by bytes that do not belong to it: all its 3 lines were read", gzip.ErrHeader},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -336,3 +336,10 @@ type Load struct {
 	// Requests counts finished requests since the engine started.
 	Requests float64
 }
+
+// HitRate is the engine's own hit rate since it started, by tokens, 0 to 1. It
+// reports false where the engine gives none, or one that cannot be.
+func (l *Load) HitRate() (float64, bool) {
+	rate := l.HitTokens / l.QueriedTokens
+	return rate, l.QueriedTokens > 0 && rate >= 0 && rate <= 1
+}

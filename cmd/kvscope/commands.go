@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -28,10 +29,10 @@ func newReport() *cobra.Command {
 			if in.json {
 				return first(report.JSON(cmd.OutOrStdout(), s, sentence(err)), err)
 			}
-			if s.Records == 0 {
+			if s.Records == 0 || len(s.Replicas) == 0 {
 				return err
 			}
-			return first(report.Text(cmd.OutOrStdout(), s), err)
+			return first(report.Text(cmd.OutOrStdout(), s, sentence(err)), err)
 		},
 	}
 	in.flags(cmd)
@@ -43,7 +44,7 @@ func newDiagnose() *cobra.Command {
 	var failOn string
 	cmd := &cobra.Command{
 		Use:   "diagnose --from FILE",
-		Short: "List what is wrong, with evidence; exit code 1 if there is any of it",
+		Short: "List what is wrong, with evidence; exit code 1 if an open finding is an error",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level, err := diagnose.SeverityOf(failOn)
@@ -54,12 +55,16 @@ func newDiagnose() *cobra.Command {
 			if o == nil {
 				return err
 			}
-			findings := o.Snapshot().Findings
+			s := o.Snapshot()
+			if len(s.Replicas) == 0 && !in.json {
+				return err // nothing was looked at
+			}
+			findings := s.Findings
 			write := report.FindingsText
 			if in.json {
 				write = report.FindingsJSON
 			}
-			if err := first(write(cmd.OutOrStdout(), findings), err); err != nil {
+			if err := first(write(cmd.OutOrStdout(), findings, sentence(err)), err); err != nil {
 				return err
 			}
 			for i := range findings {
@@ -87,7 +92,9 @@ against the cached tokens that the engine reports.
 
 A log is JSON Lines with kind (chat or completion), replica, t_start, t_end,
 status, request and response; the engine must have been asked for
-return_token_ids and started with --enable-prompt-tokens-details.`,
+return_token_ids and started with --enable-prompt-tokens-details.
+
+It measures, and does not judge: the exit code is 0 whatever it finds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			names, err := parseMap(rename)
@@ -102,14 +109,14 @@ return_token_ids and started with --enable-prompt-tokens-details.`,
 			if o == nil {
 				return err
 			}
+			if logErr != nil {
+				err = inputError(errors.Join(err, logErr))
+			}
 			audit := o.Audit()
 			if in.json {
-				err = first(report.AuditJSON(cmd.OutOrStdout(), audit), err)
+				err = first(report.AuditJSON(cmd.OutOrStdout(), audit, sentence(err)), err)
 			} else {
-				err = first(report.AuditText(cmd.OutOrStdout(), audit), err)
-			}
-			if err == nil && logErr != nil {
-				return inputError(logErr)
+				err = first(report.AuditText(cmd.OutOrStdout(), audit, sentence(err)), err)
 			}
 			return err
 		},
@@ -157,7 +164,7 @@ func sentence(err error) string {
 // input.
 func first(write, input error) error {
 	if write != nil {
-		return fmt.Errorf("writing the result: %w", write)
+		return inputError(fmt.Errorf("the result could not be written: %w", write))
 	}
 	return input
 }

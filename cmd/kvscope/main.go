@@ -9,8 +9,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // The exit codes.
@@ -19,6 +23,8 @@ const (
 	exitFindings = 1
 	exitUsage    = 2
 	exitInput    = 3
+
+	exitInterrupted = 130 // 128 and the number of the signal, as shells have it
 )
 
 // exitError ends the program with a code; a nil err says nothing more.
@@ -43,6 +49,13 @@ func usageError(format string, args ...any) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	// A read that blocks does not see the context: a second interrupt kills, and
+	// so does a second's patience.
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.Sleep(time.Second)
+		os.Exit(exitInterrupted)
+	})
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -59,12 +72,17 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	if err == nil {
 		return exitFine
 	}
+	if errors.Is(err, context.Canceled) {
+		err = &exitError{exitInterrupted, errors.New("interrupted")}
+	}
 	code := exitUsage
 	var exit *exitError
 	if errors.As(err, &exit) {
 		code = exit.code
 	}
 	if msg := err.Error(); msg != "" {
+		// One sentence, whatever names and joined errors it is made of.
+		msg = wire.Printable(strings.ReplaceAll(msg, "\n", "; "))
 		fmt.Fprintf(errs, "kvscope: %s\n", msg)
 	}
 	return code

@@ -16,7 +16,6 @@ import (
 	"github.com/kvscope/kvscope/docs"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
-	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/tui"
@@ -62,7 +61,7 @@ line each, for screen readers and logs.`,
 	f.StringVar(&r.theme, "theme", "", "colours: dark, light or none (default: what suits the terminal)")
 	f.StringVar(&r.requests, "requests", "", "requests log, to show really cached over predicted tokens for each replica; see audit")
 	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
-	f.IntVar(&r.maxIndex, "max-index", 8<<20, "most distinct blocks to keep in the index (about 150 bytes each)")
+	maxIndexFlag(f, &r.maxIndex)
 	return cmd
 }
 
@@ -90,7 +89,7 @@ func (r *replay) run(cmd *cobra.Command) error {
 		err = plainReplay(cmd.Context(), out, player, at)
 	case !isTerminal(out) || !isTerminal(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb":
 		// A dumb terminal cannot place text, so it gets what a pipe gets.
-		err = report.Text(out, player.Snapshot())
+		err = report.Text(out, player.Snapshot(), sentence(damage))
 	default:
 		err = r.show(cmd, player, look, damage)
 	}
@@ -108,6 +107,10 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 		return nil, nil, inputError(err)
 	}
 	defer closeAll()
+	bounds, err := indexOptions(r.maxIndex)
+	if err != nil {
+		return nil, nil, err
+	}
 	names, err := parseMap(r.rename)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +124,7 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 	}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
-		Name: r.path, Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: r.maxIndex},
+		Name: r.path, Scrape: fleet.ParseMetrics, Index: bounds,
 		Requests: requests, Rename: names,
 	}, progress)
 	done()
@@ -131,9 +134,9 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 	if player == nil {
 		return nil, nil, inputError(damage)
 	}
-	if _, of := player.Position(); of == 0 {
+	if len(player.End().Replicas) == 0 {
 		if damage == nil {
-			damage = fmt.Errorf("%s holds no record", r.path)
+			damage = noEvents(r.path)
 		}
 		return nil, nil, inputError(damage)
 	}
