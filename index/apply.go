@@ -1,8 +1,6 @@
 package index
 
 import (
-	"math"
-
 	"github.com/kvscope/kvscope/blockhash"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -53,15 +51,17 @@ func (x *Index) Apply(name wire.Replica, e *wire.Event, clearAll bool) {
 	}
 }
 
-func placeOf(e *wire.Event) Place {
-	return Place{Group: min(max(e.Group, 0), math.MaxInt16), Tier: min(e.Tier, wire.External)}
-}
+func placeOf(e *wire.Event) Place { return Place{Group: e.Group, Tier: e.Tier}.inBounds() }
 
 func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 	r := x.replica(name)
 	x.clock++
 	at := placeOf(e)
-	r.noteGroup(at.Group, e)
+	if !r.noteGroup(at.Group, e) {
+		r.stats.Stored += uint64(len(e.Hashes))
+		r.stats.Unindexed += uint64(len(e.Hashes))
+		return
+	}
 	if !e.Aligned() {
 		if len(e.Hashes) > 0 || len(e.Tokens) > 0 {
 			r.stats.Misaligned++
@@ -199,11 +199,13 @@ func (r *replica) isDense(id int16) bool {
 
 const maxGroups = 64
 
-func (r *replica) noteGroup(id int, e *wire.Event) {
+// noteGroup keeps what a store tells of its group; false if there are too many
+// groups to keep another.
+func (r *replica) noteGroup(id int, e *wire.Event) bool {
 	g := r.group(int16(id))
 	if g == nil {
 		if len(r.groups) == maxGroups {
-			return
+			return false
 		}
 		r.groups = append(r.groups, group{id: int16(id)})
 		g = &r.groups[len(r.groups)-1]
@@ -214,4 +216,5 @@ func (r *replica) noteGroup(id int, e *wire.Event) {
 	if e.Window > 0 {
 		g.window = e.Window
 	}
+	return true
 }

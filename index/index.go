@@ -65,6 +65,7 @@ type Index struct {
 	roots   rootTable
 	// joined says that replicas turned out to share a root in this operation.
 	joined bool
+	full   int  // blocks to be left out before handles are looked through again
 	dead   ring // evictions remembered, oldest first
 	pairs  int  // slots with a count above 0
 	clock  uint64

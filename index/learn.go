@@ -18,8 +18,9 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 	if r.table.get(k) == id && r.orphans[k] == nil && len(x.waiting) == 0 {
 		return
 	}
+	x.nodes[id].refs++ // keeps it, as all in work, while others are made
 	work := []pair{{r, k, id}}
-	for len(work) > 0 {
+	for first := true; len(work) > 0; first = false {
 		p := work[len(work)-1]
 		work = work[:len(work)-1]
 		x.name(p.r, p.k, p.id)
@@ -28,6 +29,7 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 				ns := x.nodes[p.id].ns
 				if c := x.child(p.id, kid.hash(false, ns), ns); c != none {
 					x.keepText(c, &kid.item)
+					x.nodes[c].refs++
 					work = append(work, pair{p.r, kid.key, c})
 				}
 			}
@@ -35,8 +37,12 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 		keys = nil // only the first pair's
 		for _, w := range x.waiting[p.k] {
 			if w := x.byID[w]; w != p.r && x.shares(w, p.r, p.k) {
+				x.nodes[p.id].refs++
 				work = append(work, pair{w, p.k, p.id})
 			}
+		}
+		if x.nodes[p.id].refs--; !first {
+			x.prune(p.id)
 		}
 	}
 	x.afterJoin()
@@ -53,6 +59,11 @@ func (x *Index) name(r *replica, k uint64, id nodeID) {
 	x.nodes[id].refs++
 	if old != none {
 		x.emptyNode(r, old, k, true)
+		for i := x.nodes[old].first; i != noSlot; i = x.slots[i].next {
+			if s := &x.slots[i]; s.rep == r.id {
+				s.held = false // a proof must not bring back what has no name
+			}
+		}
 		x.nodes[old].refs--
 	}
 	switch n := &x.nodes[id]; {

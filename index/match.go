@@ -119,9 +119,12 @@ func (x *Index) Match(p *Prompt) []Match {
 
 // MatchOn says what one replica holds of a prompt.
 func (x *Index) MatchOn(name wire.Replica, p *Prompt) Match {
-	r := x.replica(name)
-	s := shape{r.blockSize, r.bigram}
 	out := Match{Replica: name}
+	r := x.replicas[name]
+	if r == nil {
+		return out
+	}
+	s := shape{r.blockSize, r.bigram}
 	for _, m := range x.matchShape(p, s) {
 		if m.Replica == name {
 			out = m
@@ -273,66 +276,58 @@ func (m *matcher) advance(i int) bool {
 // SlidingWindowManager; groups of other kinds that do not need every block
 // (mamba, chunked) need the last one. Lower tiers are not counted.
 func (x *Index) matchHybrid(r *replica, locals []uint64) Match {
-	has := make([][]bool, len(r.groups))
-	var sure []bool
+	// behind[g][i] is how many blocks in a row group g has that end with i.
+	behind := make([][]int, len(r.groups))
+	sure, known := 0, 0
 	id := none
 	for i, local := range locals {
 		if id = x.step(id, local); id == none {
 			break
 		}
-		sure = append(sure, true)
+		known++
+		certain := true
 		for g := range r.groups {
-			s := x.find(id, r.id, r.groups[g].id, wire.Device)
-			has[g] = append(has[g], s != nil && s.n > 0)
-			if s != nil && s.n > 0 && s.gen != r.gen {
-				sure[i] = false
+			streak := 0
+			if s := x.find(id, r.id, r.groups[g].id, wire.Device); s != nil && s.n > 0 {
+				streak = 1
+				if i > 0 {
+					streak += behind[g][i-1]
+				}
+				certain = certain && s.gen == r.gen
+			}
+			behind[g] = append(behind[g], streak)
+		}
+		if certain && sure == i {
+			sure++
+		}
+	}
+	// longest is the longest usable prefix of at most depth blocks.
+	longest := func(depth int, of func(*group) bool) int {
+		for ; depth > 0; depth-- {
+			usable := true
+			for g := range r.groups {
+				group := &r.groups[g]
+				usable = usable && (!of(group) || behind[g][depth-1] >= group.need(depth, r.blockSize))
+			}
+			if usable {
+				break
 			}
 		}
+		return depth
 	}
-	m := Match{Replica: r.name, Upper: len(sure)}
-	for g := range r.groups {
-		if wire.Dense(r.groups[g].spec) {
-			m.Upper = min(m.Upper, run(has[g]))
-		}
-	}
-	depth := m.Upper
-	for ; depth > 0; depth-- {
-		usable := true
-		for g := range r.groups {
-			usable = usable && r.groups[g].usable(has[g], depth, r.blockSize)
-		}
-		if usable {
-			break
-		}
-	}
-	m.Tiers[wire.Device] = depth
-	m.Certain = min(depth, run(sure))
+	m := Match{Replica: r.name, Upper: longest(known, func(g *group) bool { return wire.Dense(g.spec) })}
+	m.Tiers[wire.Device] = longest(m.Upper, func(*group) bool { return true })
+	m.Certain = min(m.Tiers[wire.Device], sure)
 	return m
 }
 
-// usable reports whether a group has what a prefix of depth blocks needs.
-func (g *group) usable(has []bool, depth, blockSize int) bool {
-	need := 1
+// need is how many of its last blocks a group must have of a prefix.
+func (g *group) need(depth, blockSize int) int {
 	switch {
 	case wire.Dense(g.spec):
-		need = depth
+		return depth
 	case g.window > 0 && blockSize > 0:
-		need = (g.window - 1 + blockSize - 1) / blockSize
+		return min(depth, (g.window-1+blockSize-1)/blockSize)
 	}
-	for i := max(0, depth-need); i < depth; i++ {
-		if !has[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// run is the length of the leading run of true.
-func run(b []bool) int {
-	for i, ok := range b {
-		if !ok {
-			return i
-		}
-	}
-	return len(b)
+	return min(depth, 1)
 }

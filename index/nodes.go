@@ -67,9 +67,7 @@ func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeI
 	}
 	if x.known >= x.opt.MaxBlocks {
 		x.nodes[parent].refs++ // keeps it while others go
-		for x.known >= x.opt.MaxBlocks && x.dead.size > 0 {
-			x.forgetOldest()
-		}
+		x.makeRoom()
 		x.nodes[parent].refs--
 		if x.known >= x.opt.MaxBlocks {
 			return none
@@ -91,6 +89,51 @@ func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeI
 	x.bySeq.set(seq, id)
 	x.known++
 	return id
+}
+
+// makeRoom forgets until there is room for a node, or nothing more to forget.
+func (x *Index) makeRoom() {
+	for x.known >= x.opt.MaxBlocks && x.dead.size > 0 {
+		x.forgetOldest()
+	}
+	if x.known < x.opt.MaxBlocks {
+		return
+	}
+	// Handles of blocks that their replica has no trace of keep nodes for
+	// nothing: second ones, and those of prompts. Looking through all of them
+	// is worth it once in a while.
+	if x.full--; x.full < 0 {
+		x.full = x.known / 8
+		for _, r := range x.byID {
+			x.sweep(r)
+		}
+	}
+}
+
+// sweep takes the handles without a meaning out of a replica's table.
+func (x *Index) sweep(r *replica) {
+	var stale []uint64
+	for i, id := range r.table.vals {
+		if id != none && !x.traced(id, r.id) {
+			stale = append(stale, r.table.keys[i])
+		}
+	}
+	for _, k := range stale {
+		id := r.table.get(k)
+		r.table.remove(k)
+		x.nodes[id].refs--
+		x.prune(id)
+	}
+}
+
+// traced reports whether a replica has, had or leads through a node.
+func (x *Index) traced(id nodeID, rep int32) bool {
+	for i := x.nodes[id].first; i != noSlot; i = x.slots[i].next {
+		if x.slots[i].rep == rep {
+			return true
+		}
+	}
+	return false
 }
 
 // prune removes nodes that no replica holds, held, names or leads to, upwards.

@@ -1,6 +1,10 @@
 package index
 
-import "github.com/kvscope/kvscope/wire"
+import (
+	"slices"
+
+	"github.com/kvscope/kvscope/wire"
+)
 
 // orphan is a block on one replica whose content hash is not known, because
 // the chain before it is not, or because its store had no tokens for it. A
@@ -9,6 +13,7 @@ type orphan struct {
 	item
 	parent *orphan
 	kids   []*orphan
+	nth    int // its place among its parent's kids
 	slots  []orphanSlot
 	// content tells an orphan whose local hash is, or can be, computed once
 	// its parent is known.
@@ -27,11 +32,19 @@ type orphanSlot struct {
 	proven proof
 }
 
-func (o *orphan) slot(group int16, tier wire.Tier) *orphanSlot {
+// find gives the slot for a place, or nil.
+func (o *orphan) find(group int16, tier wire.Tier) *orphanSlot {
 	for i := range o.slots {
 		if s := &o.slots[i]; s.group == group && s.tier == tier {
 			return s
 		}
+	}
+	return nil
+}
+
+func (o *orphan) slot(group int16, tier wire.Tier) *orphanSlot {
+	if s := o.find(group, tier); s != nil {
+		return s
 	}
 	o.slots = append(o.slots, orphanSlot{group: group, tier: tier})
 	return &o.slots[len(o.slots)-1]
@@ -61,8 +74,8 @@ func (r *replica) enterOrphan(o *orphan, group int16, tier wire.Tier, announced 
 
 // leaveOrphan takes a copy from a place and reports whether there was one.
 func (x *Index) leaveOrphan(r *replica, o *orphan, group int16, tier wire.Tier) bool {
-	s := o.slot(group, tier)
-	if s.n == 0 {
+	s := o.find(group, tier)
+	if s == nil || s.n == 0 {
 		return false
 	}
 	s.n--
@@ -85,7 +98,7 @@ func (r *replica) emptyOrphan(o *orphan, all bool) {
 		if all || s.tier == wire.Device {
 			r.stats.Cleared += uint64(s.n)
 			r.addCopies(s.tier, -int(s.n))
-			s.n = 0
+			s.n, s.proven = 0, proof{} // nothing of before proves anything now
 		}
 	}
 	if o.announced && was && !o.resident() {
@@ -107,12 +120,9 @@ func (x *Index) dropIfIdle(r *replica, o *orphan) {
 func (x *Index) detach(r *replica, o *orphan) {
 	delete(r.orphans, o.key)
 	if p := o.parent; p != nil {
-		for i, k := range p.kids {
-			if k == o {
-				p.kids = append(p.kids[:i], p.kids[i+1:]...)
-				break
-			}
-		}
+		last := len(p.kids) - 1
+		p.kids[o.nth], p.kids[last].nth = p.kids[last], o.nth
+		p.kids = slices.Delete(p.kids, last, last+1)
 		o.parent = nil
 	}
 	x.stopWaiting(r, o.key)
@@ -168,19 +178,20 @@ func (x *Index) missing(r *replica, k uint64) *orphan {
 
 // storeOrphans places a chain behind a parent whose content is not known.
 func (x *Index) storeOrphans(r *replica, group int16, tier wire.Tier, parent uint64, items []item) {
-	above := x.missing(r, parent)
-	if above == nil {
+	p := x.missing(r, parent)
+	if p == nil {
 		r.stats.Unindexed += uint64(len(items))
 		return
 	}
 	if tier == wire.Device && r.isDense(group) {
-		x.proveOrphan(r, above, group)
+		x.proveOrphan(r, p, group)
 	}
+	above := p
 	for i := range items {
 		o := x.orphan(r, items[i].key)
 		if o == nil {
 			r.stats.Unindexed += uint64(len(items) - i)
-			return
+			break
 		}
 		if !o.content {
 			x.link(r, o, items[i], above)
@@ -188,6 +199,7 @@ func (x *Index) storeOrphans(r *replica, group int16, tier wire.Tier, parent uin
 		x.placeOrphan(r, o, group, tier)
 		above = o
 	}
+	x.dropIfIdle(r, p) // where it got no block of its own
 }
 
 // link gives an orphan its content and the block before it. A chain that would
@@ -201,8 +213,11 @@ func (x *Index) link(r *replica, o *orphan, it item, above *orphan) {
 		}
 	}
 	x.stopWaiting(r, o.key)
-	o.item, o.content, o.parent = it, true, above
+	o.item, o.content, o.parent, o.nth = it, true, above, len(above.kids)
 	above.kids = append(above.kids, o)
+	if len(o.slots) > 0 {
+		r.stamp++ // there is more before it now
+	}
 }
 
 // placeOrphan makes an orphan resident.

@@ -1,6 +1,9 @@
 package index
 
-import "github.com/kvscope/kvscope/wire"
+import (
+	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/wire"
+)
 
 // Parting is where a prompt leaves every stored chain.
 type Parting struct {
@@ -22,11 +25,11 @@ type Parting struct {
 // cut into blocks as a replica does, and the one that runs alongside longest.
 // It reports false if all full blocks of the prompt are stored as one chain.
 func (x *Index) Part(name wire.Replica, p *Prompt) (Parting, bool) {
-	r := x.replica(name)
-	s := shape{r.blockSize, r.bigram}
-	if s.size <= 0 {
+	r := x.replicas[name]
+	if r == nil || r.blockSize <= 0 {
 		return Parting{}, false
 	}
+	s := shape{r.blockSize, r.bigram}
 	locals := p.cut(s).locals
 	id := none
 	depth := 0
@@ -42,20 +45,21 @@ func (x *Index) Part(name wire.Replica, p *Prompt) (Parting, bool) {
 		return Parting{}, false
 	}
 	part := Parting{Block: depth, Token: depth * s.size}
-	rest := p.Tokens[part.Token:]
+	// The block's own tokens: other replicas may cut larger blocks.
+	asked := blockhash.Window(p.Tokens, s.size, depth, s.bigram)
 	best := none
 	for c := x.nodes[id].child; c != none; c = x.nodes[c].next {
 		if x.nodes[c].holders == 0 {
 			continue
 		}
-		common, known := x.text.common(x.nodes[c].seq, rest)
+		common, known := x.text.common(x.nodes[c].seq, asked)
 		if best == none || known && (!part.Known || common > part.Token-depth*s.size) {
 			best = c
 			part.Known = known
 			part.Token = depth*s.size + common
 		}
 	}
-	part.Asked = p.Tokens[part.Token:min(len(p.Tokens), (depth+1)*s.size)]
+	part.Asked = asked[part.Token-depth*s.size:]
 	if best != none {
 		part.Replica = x.holder(best)
 		if stored := x.text.at[x.nodes[best].seq]; part.Known {

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"math"
+
 	"github.com/kvscope/kvscope/blockhash"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -36,8 +38,13 @@ func (x *Index) Store(name wire.Replica, st Store) {
 	for i, b := range st.Blocks {
 		items[i] = item{key: key(b.Handle), local: b.Local}
 	}
-	x.store(r, st.Place, st.Parent, items, st.Namespace)
+	x.store(r, st.inBounds(), st.Parent, items, st.Namespace)
 	x.settle()
+}
+
+// inBounds gives a place with the numbers that are kept.
+func (p Place) inBounds() Place {
+	return Place{Group: min(max(p.Group, 0), math.MaxInt16), Tier: min(p.Tier, wire.External)}
 }
 
 // item is one block on its way into the index. Its local hash is known, or is
@@ -166,6 +173,7 @@ func (x *Index) Remove(name wire.Replica, at Place, handles []wire.Handle) {
 	r := x.replica(name)
 	x.clock++
 	r.stats.Removed += uint64(len(handles))
+	at = at.inBounds()
 	for _, h := range handles {
 		x.remove(r, int16(at.Group), at.Tier, key(h))
 	}
@@ -217,7 +225,7 @@ func (x *Index) emptyNode(r *replica, id nodeID, k uint64, all bool) {
 		s := &x.slots[i]
 		i = s.next
 		if s.rep == r.id && s.n > 0 && (all || s.tier == wire.Device) {
-			r.stats.Cleared++
+			r.stats.Cleared += uint64(s.n)
 			x.leave(r, id, s, s.n, k)
 		}
 	}

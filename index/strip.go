@@ -17,11 +17,11 @@ const (
 
 // Strip says for every block of a prompt what a replica has of it.
 func (x *Index) Strip(name wire.Replica, p *Prompt) []Cell {
-	r := x.replica(name)
-	s := shape{r.blockSize, r.bigram}
-	if s.size <= 0 {
+	r := x.replicas[name]
+	if r == nil || r.blockSize <= 0 {
 		return nil
 	}
+	s := shape{r.blockSize, r.bigram}
 	locals := p.cut(s).locals
 	cells := make([]Cell, len(locals))
 	id := none

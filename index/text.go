@@ -1,6 +1,10 @@
 package index
 
-import "github.com/kvscope/kvscope/wire"
+import (
+	"slices"
+
+	"github.com/kvscope/kvscope/wire"
+)
 
 // textLog keeps the tokens of blocks, named by their sequence hash; when it is
 // full the oldest go. It only ever helps to show where prompts part, nothing
@@ -29,12 +33,12 @@ func narrow(tokens []wire.Token) []uint32 {
 	return out
 }
 
-// add keeps a block's tokens, which must not change any more.
+// add keeps a copy of a block's tokens: they are part of a whole store's.
 func (l *textLog) add(seq uint64, tokens []uint32) {
 	if _, have := l.at[seq]; have || len(tokens) == 0 {
 		return
 	}
-	l.at[seq] = tokens
+	l.at[seq] = slices.Clone(tokens)
 	l.queue = append(l.queue, seq)
 	l.bytes += entryCost + 4*len(tokens)
 	for l.bytes > l.limit {
