@@ -363,7 +363,9 @@ func (m *model) remove(r *modelReplica, at Place, content string) {
 			return
 		}
 	} else if o := r.orphans[h]; o != nil && o.count[at] > 0 {
-		o.count[at]--
+		if o.count[at]--; o.count[at] == 0 {
+			r.gone[h] = m.clock
+		}
 		r.sweep()
 		return
 	}
@@ -413,7 +415,6 @@ func (m *model) clear(r *modelReplica, all bool) {
 		}
 	}
 	r.sweep()
-	r.doubt()
 }
 
 func (r *modelReplica) doubt() {

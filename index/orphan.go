@@ -80,8 +80,8 @@ func (x *Index) leaveOrphan(r *replica, o *orphan, group int16, tier wire.Tier) 
 	}
 	s.n--
 	r.addCopies(tier, -1)
-	if s.n == 0 && len(o.kids) > 0 {
-		r.stamp++ // those behind it no longer have all before them
+	if s.n == 0 {
+		r.noteGone(o.key, x.clock) // older proofs must not bring it back
 	}
 	if o.announced && !o.resident() {
 		r.stats.Orphans--

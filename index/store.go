@@ -201,7 +201,7 @@ func (x *Index) Clear(name wire.Replica, all bool) {
 	x.empty(r, all)
 	x.settle()
 	r.stats.MaxCopies = 0
-	x.Doubt(name)
+	r.stamp++
 }
 
 // empty takes all blocks out of a replica's device tier, or of all its tiers.
