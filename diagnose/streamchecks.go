@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -34,10 +35,11 @@ func count(n uint64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	if k := len(one) - 1; one[k] == 'h' {
-		return fmt.Sprintf("%d %ses", n, one)
+	first, rest, _ := strings.Cut(one, " ")
+	if strings.HasSuffix(first, "h") {
+		first += "e"
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return strings.TrimSpace(fmt.Sprintf("%d %ss %s", n, first, rest))
 }
 
 // endedBy finds when the doubt that arose at a moment ended: the next clear of
@@ -51,34 +53,60 @@ func endedBy(r *Replica, since wire.Time) *wire.Time {
 	return nil
 }
 
+// shownGaps is how many lost gaps of a replica are findings of their own; what
+// is older is one more.
+const shownGaps = 8
+
 func seqGap(v View) []Finding {
 	var out []Finding
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		for _, g := range r.Gaps {
-			n := g.To - g.From + 1
-			f := about(r, Error, g.Seen)
-			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
-			f.Counterfactual = "with these batches the index of " + string(r.Replica) + " would be exact"
+		lost := 0
+		var older *Finding
+		for k := len(r.Gaps) - 1; k >= 0; k-- {
+			g := &r.Gaps[k]
 			switch {
 			case g.Healed:
-				f.Severity, f.Until = Info, p(g.HealedAt)
-				f.Title = fmt.Sprintf("%s missed live (%d–%d) and recovered by replay", count(n, "batch"), g.From, g.To)
-				f.Counterfactual, f.Next = "", "nothing to do; if it comes back, look for a slow link or a small high-water mark (hwm)"
-			default:
-				f.Until = endedBy(r, g.Seen)
-				if f.Until != nil {
-					f.Severity = Warning
-				} else {
-					f.Effect = doubtEffect(r)
-				}
-				f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(n, "batch"), g.From, g.To, g.Reason)
-				f.Next = "give the engine a replay_endpoint and record with replay, or clear its prefix cache to be exact again"
+				out = append(out, healedGap(r, g))
+			case lost < shownGaps:
+				lost++
+				out = append(out, lostGap(r, g))
+			case older == nil:
+				f := lostGap(r, g)
+				older = &f
+				*older.Evidence.SeqFrom, *older.Evidence.SeqTo = r.Gaps[0].From, g.To
+				older.Since = r.Gaps[0].Seen
+				older.Title = fmt.Sprintf("%s were lost before that (report --json lists up to 1 024)", count(uint64(k+1+r.GapsLost), "run of batches"))
 			}
-			out = append(out, f)
+		}
+		if older != nil {
+			out = append(out, *older)
 		}
 	}
 	return out
+}
+
+func healedGap(r *Replica, g *stream.Gap) Finding {
+	f := about(r, Info, g.Seen)
+	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
+	f.Until = p(g.HealedAt)
+	f.Title = fmt.Sprintf("%s missed live (%d–%d) and recovered by replay", count(g.To-g.From+1, "batch"), g.From, g.To)
+	f.Next = "nothing to do; if it comes back, look for a slow link or a small high-water mark (hwm)"
+	return f
+}
+
+func lostGap(r *Replica, g *stream.Gap) Finding {
+	f := about(r, Error, g.Seen)
+	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
+	f.Counterfactual = "with these batches the index of " + string(r.Replica) + " would be exact"
+	if f.Until = endedBy(r, g.Seen); f.Until != nil {
+		f.Severity = Warning
+	} else {
+		f.Effect = doubtEffect(r)
+	}
+	f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
+	f.Next = "give the engine a replay_endpoint and record with replay, or clear its prefix cache to be exact again"
+	return f
 }
 
 // eachMark makes a finding of every mark of a kind.

@@ -121,6 +121,23 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestManyGaps: a stream full of holes is not a page full of findings.
+func TestManyGaps(t *testing.T) {
+	t.Parallel()
+	o := New(Options{})
+	for i := range uint64(40) {
+		o.Push(frame(t, float64(i), "r1", 2*i))
+	}
+	f := o.Snapshot().Findings
+	if len(f) != 9 {
+		t.Fatalf("%d findings for 39 gaps", len(f))
+	}
+	last := f[8]
+	if *last.Evidence.SeqFrom != 1 || *last.Evidence.SeqTo != 61 || !strings.HasPrefix(last.Title, "31 runs of batches") {
+		t.Errorf("%+v: %d–%d", last, *last.Evidence.SeqFrom, *last.Evidence.SeqTo)
+	}
+}
+
 // TestDoubt holds doubt and trust against each other.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
