@@ -216,8 +216,10 @@ func TestForeignNames(t *testing.T) {
 func TestOddHitRate(t *testing.T) {
 	t.Parallel()
 	for _, load := range []wire.Load{
-		{Known: true, QueriedTokens: 1e-320, HitTokens: 1e308}, {Known: true, QueriedTokens: 1, HitTokens: 2},
-		{Known: true, QueriedTokens: 1, HitTokens: -1}, {Known: true},
+		{Known: true, QueriedTokens: 1e-320, HitTokens: 1e308},
+		{Known: true, QueriedTokens: 1, HitTokens: 2},
+		{Known: true, QueriedTokens: 1, HitTokens: -1},
+		{Known: true},
 	} {
 		o := observe.New(observe.Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return wire.Facts{}, load, nil }})
 		o.Push(wire.Record{At: 1e9, Replica: "r", Kind: wire.Scrape})
