@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -17,6 +18,10 @@ func Run(ctx context.Context, opt Options, in io.Reader, out io.Writer, env []st
 	defer m.stop()
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(env))
 	_, err := p.Run()
+	if errors.Is(err, tea.ErrProgramPanic) {
+		// A command's goroutine tells where it went wrong while we leave.
+		time.Sleep(300 * time.Millisecond)
+	}
 	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		err = nil // asked for from outside
 	}

@@ -51,12 +51,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	// A read that blocks does not see the context: a second interrupt kills, and
 	// so does a second's patience.
-	context.AfterFunc(ctx, func() {
+	release := context.AfterFunc(ctx, func() {
 		stop()
 		time.Sleep(time.Second)
 		os.Exit(exitInterrupted)
 	})
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	release() // ending is no interrupt
 	stop()
 	os.Exit(code)
 }
