@@ -132,3 +132,22 @@ func TestEscNeverQuits(t *testing.T) {
 		t.Errorf("esc ends in %s", x.m.view().name())
 	}
 }
+
+// TestStepsThatCancelOut: a step back and one forward, both while a move runs,
+// are no move at all.
+func TestStepsThatCancelOut(t *testing.T) {
+	t.Parallel()
+	m := newHarness(t, "c_reset", 80, 24, noColour).m
+	m.play.busy, m.play.cancel = true, func() {}
+	for _, step := range []int{-1, 1, 3, -1, -2} {
+		m.move(stepBy(step))
+	}
+	if m.play.next != nil {
+		t.Fatalf("a move of %d steps is left", m.play.next.step)
+	}
+	m.move(stepBy(-1))
+	m.move(stepBy(-1))
+	if m.play.next == nil || m.play.next.step != -2 {
+		t.Errorf("two steps back became %+v", m.play.next)
+	}
+}

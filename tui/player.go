@@ -129,7 +129,10 @@ func (m *model) move(w move) tea.Cmd {
 	}
 	if p.busy {
 		if p.next != nil && p.next.step != 0 && w.step != 0 {
-			w.step += p.next.step
+			if w.step += p.next.step; w.step == 0 { // there and back again
+				p.next = nil
+				return nil
+			}
 		} else if w.step == 0 && !w.play {
 			p.cancel() // where it was going is of no interest any more
 		}
