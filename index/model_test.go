@@ -413,6 +413,7 @@ func (m *model) clear(r *modelReplica, all bool) {
 				delete(o.count, in)
 			}
 		}
+		o.provenIn = map[int]bool{} // a proof of before the clear shows nothing after it
 	}
 	r.sweep()
 }
