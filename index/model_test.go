@@ -186,6 +186,14 @@ func (m *model) store(r *modelReplica, at Place, parent string, locals []string)
 				}
 			}
 		}
+		behind := parent
+		for _, local := range locals { // a known block says what comes before it
+			behind = join(behind, local)
+			if _, ok := r.table[handle(r.root, behind)]; ok && r.table[h] == "" {
+				m.name(r, parent)
+				m.spread()
+			}
+		}
 		if _, ok := r.table[h]; !ok {
 			m.storeOrphans(r, at, parent, locals)
 			return
