@@ -57,8 +57,14 @@ type modelOrphan struct {
 	announced bool
 	count     map[Place]int
 	certain   map[Place]bool
-	proven    uint64
-	provenIn  map[int]bool // groups, and whether that is still certain
+	proven    map[int]modelProof // by group
+}
+
+// modelProof is when an orphan was last proved, and whether that still counts
+// as certain.
+type modelProof struct {
+	clock   uint64
+	certain bool
 }
 
 func newModel(roots []int) *model {
@@ -252,7 +258,7 @@ func (m *model) classify(r *modelReplica, p place) {
 
 func (r *modelReplica) orphan(h uint64) *modelOrphan {
 	if r.orphans[h] == nil {
-		r.orphans[h] = &modelOrphan{count: map[Place]int{}, certain: map[Place]bool{}, provenIn: map[int]bool{}}
+		r.orphans[h] = &modelOrphan{count: map[Place]int{}, certain: map[Place]bool{}, proven: map[int]modelProof{}}
 	}
 	return r.orphans[h]
 }
@@ -265,7 +271,7 @@ func (m *model) storeOrphans(r *modelReplica, at Place, parent string, locals []
 	if at.Tier == wire.Device && m.dense(at.Group) {
 		for k := h; ; {
 			o := r.orphan(k)
-			o.proven, o.provenIn[at.Group] = m.clock, true
+			o.proven[at.Group] = modelProof{m.clock, true}
 			in := Place{at.Group, wire.Device}
 			o.certain[in] = true
 			if o.count[in] == 0 {
@@ -349,8 +355,8 @@ func (m *model) attach(r *modelReplica, h uint64, o *modelOrphan, content string
 			r.add(content, in.Group, in.Tier, n, !o.announced, o.certain[in])
 		}
 	}
-	for group, certain := range o.provenIn {
-		m.prove(r, parentOf(content), group, o.proven, certain)
+	for group, p := range o.proven {
+		m.prove(r, parentOf(content), group, p.clock, p.certain)
 	}
 	for _, kid := range r.orphans {
 		if kid.content && kid.parent == h {
@@ -421,7 +427,7 @@ func (m *model) clear(r *modelReplica, all bool) {
 				delete(o.count, in)
 			}
 		}
-		o.provenIn = map[int]bool{} // a proof of before the clear shows nothing after it
+		o.proven = map[int]modelProof{} // a proof of before the clear shows nothing after it
 	}
 	r.sweep()
 }
@@ -430,8 +436,8 @@ func (r *modelReplica) doubt() {
 	r.certain = map[place]bool{}
 	for _, o := range r.orphans {
 		o.certain = map[Place]bool{}
-		for group := range o.provenIn {
-			o.provenIn[group] = false
+		for group, p := range o.proven {
+			o.proven[group] = modelProof{p.clock, false}
 		}
 	}
 }
