@@ -38,6 +38,7 @@ var allowed = map[string]row{
 	},
 	"docs":     {nil, "it holds pages; who shows them is cmd's business"},
 	"fixtures": {nil, "every package's tests read it, so it would close a cycle"},
+	"refdata":  {nil, "tests of the leaves read real data with it"},
 	"stream":   {leaf(), "it orders records; what the blocks mean is the index's business"},
 	"index":    {leaf(), "it takes batches from anywhere, so it knows no stream, link or file"},
 	"capture":  {leaf(), "a recording is bytes as received; whoever reads it may decode better"},

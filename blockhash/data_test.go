@@ -1,13 +1,11 @@
 package blockhash
 
 import (
-	"bufio"
-	"compress/gzip"
-	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // Property tests draw the same cases each time, unless -rapid.seed says other.
@@ -15,20 +13,6 @@ func init() {
 	if err := flag.Set("rapid.seed", "1"); err != nil {
 		panic(err)
 	}
-}
-
-// oracleDir is the folder of recordings of real systems; the test is skipped
-// without it.
-func oracleDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("KVSCOPE_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no reference data at %s (set KVSCOPE_DATA): %v", dir, err)
-	}
-	return dir
 }
 
 // eachLine decodes every line of every file that the pattern names, and fails
@@ -40,21 +24,6 @@ func eachLine[R any](t *testing.T, pattern string, line func(file string, r R)) 
 		t.Fatalf("no files %s: %v", pattern, err)
 	}
 	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		for dec := json.NewDecoder(bufio.NewReader(z)); dec.More(); {
-			var r R
-			if err := dec.Decode(&r); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			line(file, r)
-		}
+		refdata.Each(t, file, func(_ int, r R) { line(file, r) })
 	}
 }

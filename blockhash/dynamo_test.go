@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 type dynamoVector struct {
@@ -62,7 +64,7 @@ func TestDynamo(t *testing.T) {
 
 func TestOracleDynamo(t *testing.T) {
 	t.Parallel()
-	testDynamo(t, oracleDir(t))
+	testDynamo(t, refdata.Root(t))
 }
 
 func TestLocalWideTokens(t *testing.T) {

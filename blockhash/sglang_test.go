@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 type sglangLine struct {
@@ -141,5 +143,5 @@ func TestSGLang(t *testing.T) {
 
 func TestOracleSGLang(t *testing.T) {
 	t.Parallel()
-	testSGLang(t, oracleDir(t))
+	testSGLang(t, refdata.Root(t))
 }

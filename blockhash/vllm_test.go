@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 type vllmSet struct {
@@ -186,5 +188,5 @@ func TestVLLM(t *testing.T) {
 
 func TestOracleVLLM(t *testing.T) {
 	t.Parallel()
-	testVLLM(t, oracleDir(t))
+	testVLLM(t, refdata.Root(t))
 }

@@ -27,7 +27,7 @@ type timed struct {
 }
 
 // write makes a capture, closed or not.
-func write(t testing.TB, h Header, recs []timed, closed bool) []byte {
+func write(t rapid.TB, h Header, recs []timed, closed bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := NewWriter(&out, h)
@@ -182,25 +182,8 @@ func TestSeekTime(t *testing.T) {
 			at += wire.Time(s) * 1e8
 			recs = append(recs, timed{wire.Record{At: at, Kind: wire.Note, Text: fmt.Sprint(i)}, int64(i)})
 		}
-		var out bytes.Buffer
-		w, err := NewWriter(&out, Header{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range recs {
-			if err := w.WriteAt(r.Record, r.elapsed); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if rapid.Bool().Draw(t, "closed") {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r, err := openBytes(out.Bytes())
+		file := write(t, Header{}, recs, rapid.Bool().Draw(t, "closed"))
+		r, err := openBytes(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,8 @@
 package capture
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/hex"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -14,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -31,19 +28,7 @@ func goldens(t *testing.T, pattern string) [][]byte {
 	}
 	var all [][]byte
 	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(bufio.NewReader(z))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
+		text := refdata.Unpack(t, file)
 		for _, m := range hexPayload.FindAllSubmatch(text, -1) {
 			b, err := hex.DecodeString(string(m[1]))
 			if err != nil {

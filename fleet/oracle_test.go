@@ -2,11 +2,9 @@ package fleet_test
 
 import (
 	"bufio"
-	"cmp"
-	"compress/gzip"
+	"bytes"
 	"encoding/json"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -152,34 +151,13 @@ func TestFixturePages(t *testing.T) {
 // data, and holds the result against an independent reading of the same text.
 func TestOracleMetrics(t *testing.T) {
 	t.Parallel()
-	dir := cmp.Or(os.Getenv("KVSCOPE_DATA"), filepath.Join("..", "..", "shared", "data"))
-	names, err := filepath.Glob(filepath.Join(dir, "vllm", "*", "metrics.jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(names) == 0 {
-		t.Skipf("no recordings under %s: set KVSCOPE_DATA to the folder of the shared data", dir)
-	}
-	for _, name := range names {
+	for _, name := range refdata.Files(t, refdata.Root(t), "vllm/*/metrics.jsonl.gz") {
 		t.Run(filepath.Base(filepath.Dir(name)), func(t *testing.T) {
 			t.Parallel()
-			f, err := os.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := f.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			z, err := gzip.NewReader(f)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var parsed, full, failed int
 			last := map[string]wire.Load{}
 			started := map[string]wire.Time{}
-			for _, p := range readPages(t, z) {
+			for _, p := range readPages(t, bytes.NewReader(refdata.Unpack(t, name))) {
 				if p.Error != "" {
 					failed++
 					continue

@@ -1,36 +1,16 @@
 package index
 
 import (
-	"bufio"
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
-
-// dataFiles lists the files of a family under $KVSCOPE_DATA.
-func dataFiles(t *testing.T, pattern string) []string {
-	t.Helper()
-	root := os.Getenv("KVSCOPE_DATA")
-	if root == "" {
-		root = "../../shared/data"
-	}
-	found, err := filepath.Glob(filepath.Join(root, pattern))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(found) == 0 {
-		t.Skipf("no %s under %s: set KVSCOPE_DATA", pattern, root)
-	}
-	return found
-}
 
 // script is one history of dynamo/index*.jsonl.gz with what Dynamo's RadixTree
 // made of it.
@@ -61,10 +41,10 @@ type script struct {
 // script means the last copy.
 func TestOracleDynamoIndex(t *testing.T) {
 	t.Parallel()
-	for _, path := range dataFiles(t, "dynamo/index*.jsonl.gz") {
+	for _, path := range refdata.Files(t, refdata.Root(t), "dynamo/index*.jsonl.gz") {
 		scripts, queries, equal := 0, 0, 0
 		rules := map[string]int{}
-		for _, s := range readScripts(t, path) {
+		for _, s := range refdata.All[script](t, path) {
 			scripts++
 			x := New(Options{})
 			full := &follower{x: x, copies: map[[2]uint64]int{}, lost: map[[2]uint64]string{}, mine: map[[2]uint64]bool{}, up: map[uint64]uint64{}}
@@ -96,33 +76,6 @@ func TestOracleDynamoIndex(t *testing.T) {
 			t.Error("no query was equal")
 		}
 	}
-}
-
-func readScripts(t *testing.T, path string) []script {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []script
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var s script
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, s)
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // follower applies a script to our index and keeps book of what the reference

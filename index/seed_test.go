@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -20,7 +21,7 @@ type seedTokens struct {
 func readSeed(t *testing.T) seedTokens {
 	t.Helper()
 	var s seedTokens
-	b, err := os.ReadFile(dataFiles(t, "seed/tokens.json")[0])
+	b, err := os.ReadFile(refdata.Files(t, refdata.Root(t), "seed/tokens.json")[0])
 	if err != nil {
 		t.Fatal(err)
 	}

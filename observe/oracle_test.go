@@ -12,26 +12,9 @@ import (
 	"github.com/kvscope/kvscope/blockhash"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
-
-// recordings lists the recorded fleets under $KVSCOPE_DATA, by their events
-// file.
-func recordings(t *testing.T) []string {
-	t.Helper()
-	root := os.Getenv("KVSCOPE_DATA")
-	if root == "" {
-		root = "../../shared/data"
-	}
-	found, err := filepath.Glob(filepath.Join(root, "vllm", "*", "events.jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(found) == 0 {
-		t.Skipf("no recordings under %s: set KVSCOPE_DATA to the folder that has vllm/", root)
-	}
-	return found
-}
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
@@ -59,7 +42,7 @@ func source(t *testing.T, events string) wire.Source {
 // what is not published.
 func TestOracleEngineHashes(t *testing.T) {
 	t.Parallel()
-	for _, path := range recordings(t) {
+	for _, path := range refdata.Files(t, refdata.Root(t), "vllm/*/events.jsonl.gz") {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
 			t.Parallel()
 			h := hasher{t: t, chains: map[wire.Replica]*chains{}}
@@ -193,7 +176,7 @@ func valueOf(k wire.ExtraKey) blockhash.Value {
 // (a request served while the link was down), so 1 in 100 may disagree.
 func TestOracleAudit(t *testing.T) {
 	t.Parallel()
-	for _, path := range recordings(t) {
+	for _, path := range refdata.Files(t, refdata.Root(t), "vllm/*/events.jsonl.gz") {
 		truth := filepath.Join(filepath.Dir(path), "truth.jsonl.gz")
 		if _, err := os.Stat(truth); err != nil {
 			continue

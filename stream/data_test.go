@@ -1,67 +1,13 @@
 package stream
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/kvscope/kvscope/wire"
 )
-
-// shared gives the files of the shared reference data that match pattern, and
-// skips the test where there are none.
-func shared(t testing.TB, pattern string) []string {
-	t.Helper()
-	root := os.Getenv("KVSCOPE_DATA")
-	if root == "" {
-		root = filepath.Join("..", "..", "shared", "data")
-	}
-	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 {
-		t.Skipf("no reference data at %s: set KVSCOPE_DATA to its folder", filepath.Join(root, pattern))
-	}
-	return files
-}
-
-// lines decodes each line of a gzip JSON Lines file into a T.
-func lines[T any](t testing.TB, name string) []T {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // read only
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	var all []T
-	dec := json.NewDecoder(bytes.NewReader(text))
-	for {
-		var v T
-		switch err := dec.Decode(&v); {
-		case err == io.EOF:
-			return all
-		case err != nil:
-			t.Fatalf("%s: record %d: %v", name, len(all)+1, err)
-		}
-		all = append(all, v)
-	}
-}
 
 // base64s are frames of a message.
 type base64s []string

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -80,7 +82,7 @@ func (l *labLine) answer(t *testing.T) *answer {
 
 func TestOracleRecordedReplays(t *testing.T) {
 	t.Parallel()
-	for _, file := range shared(t, "vllm/h_publisher_lab/*.jsonl.gz") {
+	for _, file := range refdata.Files(t, refdata.Root(t), "vllm/h_publisher_lab/*.jsonl.gz") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			labReplays(t, file)
@@ -89,7 +91,7 @@ func TestOracleRecordedReplays(t *testing.T) {
 }
 
 func labReplays(t *testing.T, file string) {
-	all := lines[labLine](t, file)
+	all := refdata.All[labLine](t, file)
 	live := map[uint64][]byte{} // payloads
 	end := uint64(0)            // the last batch known of
 	answers, batches, clipped, truncated := 0, 0, 0, 0
@@ -184,12 +186,12 @@ func hwm(t *testing.T, l *labLine) {
 
 func TestOracleRecordedReplaysOfServers(t *testing.T) {
 	t.Parallel()
-	files := append(shared(t, "vllm/e_replay/*.jsonl.gz"), shared(t, "vllm/k*/replay.jsonl.gz")...)
+	files := append(refdata.Files(t, refdata.Root(t), "vllm/e_replay/*.jsonl.gz"), refdata.Files(t, refdata.Root(t), "vllm/k*/replay.jsonl.gz")...)
 	answers, batches, byForm := 0, 0, map[int]int{}
 	for _, file := range files {
 		full := map[string]*answer{} // by replica, the longest
 		var all []*answer
-		recorded := lines[labLine](t, file)
+		recorded := refdata.All[labLine](t, file)
 		for i := range recorded {
 			l := &recorded[i]
 			a := &answer{}
@@ -228,7 +230,7 @@ func TestOracleGapsHealedByRecordedReplays(t *testing.T) {
 		"vllm/a_fleet/events.jsonl.gz": "vllm/e_replay/*.jsonl.gz",
 		"vllm/k*/events.jsonl.gz":      "vllm/k*/replay.jsonl.gz",
 	} {
-		for _, l := range lines[labLine](t, shared(t, replay)[0]) {
+		for _, l := range refdata.All[labLine](t, refdata.Files(t, refdata.Root(t), replay)[0]) {
 			a := &answer{}
 			for _, r := range l.Replies {
 				a.add(t, r.Frames.frames(t))
@@ -240,7 +242,7 @@ func TestOracleGapsHealedByRecordedReplays(t *testing.T) {
 			to := a.seqs[len(a.seqs)*3/4]
 			s := play(t, 1<<20)
 			var applied, want [][]byte
-			for _, m := range lines[recordedLine](t, shared(t, live)[0]) {
+			for _, m := range refdata.All[recordedLine](t, refdata.Files(t, refdata.Root(t), live)[0]) {
 				if m.Replica != l.Replica || m.Frames == nil {
 					continue
 				}
@@ -281,10 +283,10 @@ func appendPayloads(to [][]byte, steps []Step) [][]byte {
 func TestOracleRecordedSGLang(t *testing.T) {
 	t.Parallel()
 	batches, answers := 0, 0
-	for _, file := range shared(t, "sglang/*.jsonl.gz") {
+	for _, file := range refdata.Files(t, refdata.Root(t), "sglang/*.jsonl.gz") {
 		s := play(t, 0)
 		last, unreadable := [][]byte{}, false
-		for _, l := range lines[labLine](t, file) {
+		for _, l := range refdata.All[labLine](t, file) {
 			switch l.Kind {
 			case "meta":
 				unreadable = strings.HasPrefix(l.What, "load topic") // no cache events
@@ -315,11 +317,11 @@ func TestOracleRecordedSGLang(t *testing.T) {
 // What Dynamo's relay was fed, and passed on without a trace of the loss.
 func TestOracleRelayGap(t *testing.T) {
 	t.Parallel()
-	for _, file := range shared(t, "dynamo/relay_gap.jsonl.gz") {
+	for _, file := range refdata.Files(t, refdata.Root(t), "dynamo/relay_gap.jsonl.gz") {
 		s := play(t, 0)
 		var gaps []string
 		next, epoch, sent := uint64(0), "", 0
-		for _, l := range lines[labLine](t, file) {
+		for _, l := range refdata.All[labLine](t, file) {
 			if l.SentEngineSeq == nil {
 				continue
 			}
@@ -345,7 +347,7 @@ func TestOracleRelayGap(t *testing.T) {
 }
 
 // asSent gives events as the engine encodes them: JSON has hashes as text and
-// numbers as floating point.
+// numbers as such.
 func asSent(v any) any {
 	switch v := v.(type) {
 	case []map[string]any:
@@ -376,8 +378,12 @@ func asSent(v any) any {
 			out = append(out, asSent(e))
 		}
 		return out
-	case float64:
-		return int64(v)
+	case json.Number:
+		n, err := v.Int64()
+		if err != nil {
+			panic(err) // the recordings have no other numbers
+		}
+		return n
 	}
 	return v
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -64,13 +65,13 @@ func (l *recordedLine) record(t *testing.T, tr *Tracker) []Step {
 // and no restart where the file has none.
 func TestOracleRecordings(t *testing.T) {
 	t.Parallel()
-	files := append(shared(t, "vllm/*/events.jsonl.gz"), shared(t, "dynamo/live/vllm_wire.jsonl.gz")...)
+	files := append(refdata.Files(t, refdata.Root(t), "vllm/*/events.jsonl.gz"), refdata.Files(t, refdata.Root(t), "dynamo/live/vllm_wire.jsonl.gz")...)
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			t.Parallel()
-			all := lines[recordedLine](t, file)
+			all := refdata.All[recordedLine](t, file)
 			if pages, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "metrics.jsonl.gz")); len(pages) > 0 {
-				all = append(all, lines[recordedLine](t, pages[0])...)
+				all = append(all, refdata.All[recordedLine](t, pages[0])...)
 				slices.SortStableFunc(all, func(a, b recordedLine) int {
 					switch {
 					case a.T < b.T:

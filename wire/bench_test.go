@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"testing"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // BenchmarkDecode decodes real batches of two dialects, over and over.
@@ -54,8 +56,8 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkJSONL reads a recording.
 func BenchmarkJSONL(b *testing.B) {
-	file := files(b, testRoot, "vllm/c_reset/events.jsonl.gz")[0]
-	plain := unpack(b, file)
+	file := refdata.Files(b, testRoot, "vllm/c_reset/events.jsonl.gz")[0]
+	plain := refdata.Unpack(b, file)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(plain)))
 	for b.Loop() {

@@ -1,92 +1,16 @@
 package wire
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 )
 
-// oracleRoot is the folder of the whole reference data. It skips a test where
-// there is none.
-func oracleRoot(t testing.TB) string {
-	t.Helper()
-	root := os.Getenv("KVSCOPE_DATA")
-	if root == "" {
-		root = filepath.Join("..", "..", "shared", "data")
-	}
-	if _, err := os.Stat(root); err != nil {
-		t.Skipf("no reference data: set KVSCOPE_DATA to its folder (%v)", err)
-	}
-	return root
-}
-
 // testRoot is the folder of the samples that every clone has.
 const testRoot = "testdata"
-
-// files gives the files below root that match any of the patterns.
-func files(t testing.TB, root string, patterns ...string) []string {
-	t.Helper()
-	var all []string
-	for _, p := range patterns {
-		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, found...)
-	}
-	if len(all) == 0 {
-		t.Skipf("no file matches %s below %s", strings.Join(patterns, " or "), root)
-	}
-	return all
-}
-
-// unpack gives the contents of a gzip file.
-func unpack(t testing.TB, name string) []byte {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }() // read only
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return b
-}
-
-// eachLine decodes each line of a gzip JSON Lines file into a new T, numbers in
-// untyped places as json.Number.
-func eachLine[T any](t testing.TB, name string, do func(line int, v T)) {
-	t.Helper()
-	n := 0
-	dec := json.NewDecoder(bytes.NewReader(unpack(t, name)))
-	dec.UseNumber()
-	for {
-		var v T
-		switch err := dec.Decode(&v); {
-		case err == io.EOF:
-			return
-		case err != nil:
-			t.Fatalf("%s: record %d: %v", name, n+1, err)
-		}
-		n++
-		do(n, v)
-	}
-}
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()

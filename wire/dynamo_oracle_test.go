@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // dynamoCase is one payload and what Dynamo's own decoder made of it.
@@ -262,14 +264,14 @@ func sameAsDynamo(t *testing.T, c *dynamoCase, relay *DynamoRelay) (batch Batch,
 }
 
 func TestDynamoWire(t *testing.T)       { t.Parallel(); checkDynamoWire(t, testRoot) }
-func TestOracleDynamoWire(t *testing.T) { t.Parallel(); checkDynamoWire(t, oracleRoot(t)) }
+func TestOracleDynamoWire(t *testing.T) { t.Parallel(); checkDynamoWire(t, refdata.Root(t)) }
 
 func checkDynamoWire(t *testing.T, root string) {
 	t.Helper()
 	var cases, lost, rescued, filtered, sent int
-	for _, file := range files(t, root, "dynamo/wire*.jsonl.gz") {
+	for _, file := range refdata.Files(t, root, "dynamo/wire*.jsonl.gz") {
 		var relay *DynamoRelay
-		eachLine(t, file, func(_ int, c dynamoCase) {
+		refdata.Each(t, file, func(_ int, c dynamoCase) {
 			if !c.Keep || relay == nil {
 				relay = &DynamoRelay{BlockSize: c.BlockSize}
 			}

@@ -10,14 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // payloads gives the payloads of all samples in testdata.
 func payloads(t testing.TB) [][]byte {
 	t.Helper()
 	var all [][]byte
-	for _, file := range files(t, testRoot, "vllm/*.json.gz") {
-		eachLine(t, file, func(_ int, releases []release) {
+	for _, file := range refdata.Files(t, testRoot, "vllm/*.json.gz") {
+		refdata.Each(t, file, func(_ int, releases []release) {
 			for _, r := range releases {
 				for _, s := range r.Samples {
 					all = append(all, unhex(t, s.Hex))
@@ -25,11 +27,11 @@ func payloads(t testing.TB) [][]byte {
 			}
 		})
 	}
-	for _, file := range files(t, testRoot, "dynamo/*.jsonl.gz") {
-		eachLine(t, file, func(_ int, c dynamoCase) { all = append(all, unhex(t, c.Payload)) })
+	for _, file := range refdata.Files(t, testRoot, "dynamo/*.jsonl.gz") {
+		refdata.Each(t, file, func(_ int, c dynamoCase) { all = append(all, unhex(t, c.Payload)) })
 	}
-	for _, file := range files(t, testRoot, "sglang/*.jsonl.gz") {
-		eachLine(t, file, func(_ int, l sglangLine) {
+	for _, file := range refdata.Files(t, testRoot, "sglang/*.jsonl.gz") {
+		refdata.Each(t, file, func(_ int, l sglangLine) {
 			if len(l.Frames) > 0 {
 				all = append(all, frames64(t, l.Frames)[2])
 			}
@@ -42,7 +44,7 @@ func payloads(t testing.TB) [][]byte {
 func recorded(t testing.TB) [][]byte {
 	t.Helper()
 	var all [][]byte
-	for _, file := range files(t, testRoot, "vllm/*/events.jsonl.gz") {
+	for _, file := range refdata.Files(t, testRoot, "vllm/*/events.jsonl.gz") {
 		recs, err := readAll(t, source(t, file))
 		if err != io.EOF {
 			t.Fatal(err)
@@ -186,8 +188,8 @@ func FuzzDynamoVerdict(f *testing.F) {
 }
 
 func FuzzJSONL(f *testing.F) {
-	for _, file := range files(f, testRoot, filepath.Join("vllm", "*", "events.jsonl.gz")) {
-		plain := unpack(f, file)
+	for _, file := range refdata.Files(f, testRoot, filepath.Join("vllm", "*", "events.jsonl.gz")) {
+		plain := refdata.Unpack(f, file)
 		lines := bytes.SplitAfter(plain, []byte{'\n'})
 		head := bytes.Join(lines[:min(len(lines), 4)], nil)
 		f.Add(head)

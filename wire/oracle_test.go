@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // release is one entry of golden_wire_by_version: sample batches encoded with
@@ -81,13 +83,13 @@ func sameBatch(t *testing.T, where string, want, got Batch) {
 }
 
 func TestGoldenWire(t *testing.T)       { t.Parallel(); checkGoldenWire(t, testRoot) }
-func TestOracleGoldenWire(t *testing.T) { t.Parallel(); checkGoldenWire(t, oracleRoot(t)) }
+func TestOracleGoldenWire(t *testing.T) { t.Parallel(); checkGoldenWire(t, refdata.Root(t)) }
 
 func checkGoldenWire(t *testing.T, root string) {
 	t.Helper()
 	releases, samples, events := 0, 0, 0
-	for _, file := range files(t, root, "vllm/golden_wire_by_version*.json.gz") {
-		eachLine(t, file, func(_ int, all []release) {
+	for _, file := range refdata.Files(t, root, "vllm/golden_wire_by_version*.json.gz") {
+		refdata.Each(t, file, func(_ int, all []release) {
 			for _, r := range all {
 				releases++
 				for name, s := range r.Samples {
@@ -122,14 +124,14 @@ type sglangLine struct {
 }
 
 func TestSGLang(t *testing.T)       { t.Parallel(); checkSGLang(t, testRoot) }
-func TestOracleSGLang(t *testing.T) { t.Parallel(); checkSGLang(t, oracleRoot(t)) }
+func TestOracleSGLang(t *testing.T) { t.Parallel(); checkSGLang(t, refdata.Root(t)) }
 
 func checkSGLang(t *testing.T, root string) {
 	t.Helper()
 	var frames, events, replies, refused int
-	for _, file := range files(t, root, "sglang/*.jsonl.gz") {
+	for _, file := range refdata.Files(t, root, "sglang/*.jsonl.gz") {
 		sent := map[uint64]Batch{}
-		eachLine(t, file, func(n int, line sglangLine) {
+		refdata.Each(t, file, func(n int, line sglangLine) {
 			where := filepath.Base(file)
 			for _, reply := range line.Replies {
 				r, err := SplitReply(frames64(t, reply))
@@ -208,13 +210,13 @@ type labLine struct {
 }
 
 func TestReplay(t *testing.T)       { t.Parallel(); checkReplay(t, testRoot) }
-func TestOracleReplay(t *testing.T) { t.Parallel(); checkReplay(t, oracleRoot(t)) }
+func TestOracleReplay(t *testing.T) { t.Parallel(); checkReplay(t, refdata.Root(t)) }
 
 func checkReplay(t *testing.T, root string) {
 	t.Helper()
 	var exchanges, replies, ends int
-	for _, file := range files(t, root, "vllm/*/replay*.jsonl.gz") {
-		eachLine(t, file, func(_ int, line replayLine) {
+	for _, file := range refdata.Files(t, root, "vllm/*/replay*.jsonl.gz") {
+		refdata.Each(t, file, func(_ int, line replayLine) {
 			where := filepath.Base(filepath.Dir(file)) + ": " + line.Name
 			exchanges++
 			last, ended := uint64(0), false
@@ -267,13 +269,13 @@ func wholeBatch(t *testing.T, where string, r Reply) Batch {
 }
 
 func TestPublisherLab(t *testing.T)       { t.Parallel(); checkPublisherLab(t, testRoot) }
-func TestOraclePublisherLab(t *testing.T) { t.Parallel(); checkPublisherLab(t, oracleRoot(t)) }
+func TestOraclePublisherLab(t *testing.T) { t.Parallel(); checkPublisherLab(t, refdata.Root(t)) }
 
 func checkPublisherLab(t *testing.T, root string) {
 	t.Helper()
 	var live, replies, ends int
-	for _, file := range files(t, root, "vllm/h_*/*.jsonl.gz") {
-		eachLine(t, file, func(_ int, line labLine) {
+	for _, file := range refdata.Files(t, root, "vllm/h_*/*.jsonl.gz") {
+		refdata.Each(t, file, func(_ int, line labLine) {
 			where := filepath.Base(file) + ": " + line.Name
 			var frames [][]string
 			if len(line.Frames) == 0 {

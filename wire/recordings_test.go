@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kvscope/kvscope/refdata"
 )
 
 // sameBytes compares byte slices as wholes, which is much faster; empty ones
@@ -59,7 +61,7 @@ func (l *recordedLine) want(t *testing.T) Record {
 }
 
 func TestRecordings(t *testing.T)       { t.Parallel(); checkRecordings(t, testRoot) }
-func TestOracleRecordings(t *testing.T) { t.Parallel(); checkRecordings(t, oracleRoot(t)) }
+func TestOracleRecordings(t *testing.T) { t.Parallel(); checkRecordings(t, refdata.Root(t)) }
 
 // checkRecordings reads every recording of vLLM, decodes all of its messages,
 // writes it again, and merges it with its metrics.
@@ -68,13 +70,13 @@ func checkRecordings(t *testing.T, root string) {
 	// A float64 keeps a time of today to 256 ns or so.
 	nearly := cmp.Comparer(func(a, b Time) bool { return max(a-b, b-a) < 500 })
 	var total, batches, events, unaligned int
-	for _, file := range files(t, root, "vllm/*/events.jsonl.gz") {
+	for _, file := range refdata.Files(t, root, "vllm/*/events.jsonl.gz") {
 		recs, err := readAll(t, source(t, file))
 		if err != io.EOF {
 			t.Fatalf("%s: %v", file, err)
 		}
 		total += len(recs)
-		eachLine(t, file, func(n int, l recordedLine) {
+		refdata.Each(t, file, func(n int, l recordedLine) {
 			if n > len(recs) {
 				t.Fatalf("%s: only %d records", file, len(recs))
 			}
@@ -174,12 +176,12 @@ func sameMerged(t *testing.T, file string, recs []Record) {
 // TestOracleMocker decodes the messages of Dynamo's mocker, live and replayed.
 func TestOracleMocker(t *testing.T) {
 	t.Parallel()
-	root := oracleRoot(t)
+	root := refdata.Root(t)
 	batches, replies := 0, 0
 	var dialect DialectSet
 	relay := &DynamoRelay{BlockSize: 16}
-	for _, file := range files(t, root, "dynamo/live/vllm_wire.jsonl.gz") {
-		eachLine(t, file, func(n int, l struct{ Frames []string }) {
+	for _, file := range refdata.Files(t, root, "dynamo/live/vllm_wire.jsonl.gz") {
+		refdata.Each(t, file, func(n int, l struct{ Frames []string }) {
 			topic, seq, payload, err := SplitFrames([][]byte{unhex(t, l.Frames[0]), unhex(t, l.Frames[1]), unhex(t, l.Frames[2])})
 			if err != nil {
 				t.Fatalf("%s %d: %v", file, n, err)
@@ -200,8 +202,8 @@ func TestOracleMocker(t *testing.T) {
 			}
 		})
 	}
-	for _, file := range files(t, root, "dynamo/variants.jsonl.gz") {
-		eachLine(t, file, func(n int, l struct {
+	for _, file := range refdata.Files(t, root, "dynamo/variants.jsonl.gz") {
+		refdata.Each(t, file, func(n int, l struct {
 			Kind     string
 			Messages json.RawMessage // of another form in other kinds of line
 		},
