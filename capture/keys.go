@@ -10,20 +10,27 @@ import (
 var keyTags = map[string]bool{"lora": true, "mm": true, "cache_salt": true, "prompt_embeds": true}
 
 func (e *encoder) extra(blocks [][]wire.ExtraKey) {
-	if blocks == nil {
-		e.b = msgp.AppendNil(e.b)
-		return
-	}
-	e.b = msgp.AppendArrayHeader(e.b, uint32(len(blocks)))
-	for _, keys := range blocks {
-		if keys == nil {
-			e.b = msgp.AppendNil(e.b)
-			continue
-		}
+	lists(e, blocks, func(keys []wire.ExtraKey) {
 		e.b = msgp.AppendArrayHeader(e.b, uint32(len(keys)))
 		for i := range keys {
 			e.key(&keys[i], false)
 		}
+	})
+}
+
+// lists writes a list of lists; it and each of them may be nil.
+func lists[T any](e *encoder, all [][]T, one func([]T)) {
+	if all == nil {
+		e.b = msgp.AppendNil(e.b)
+		return
+	}
+	e.b = msgp.AppendArrayHeader(e.b, uint32(len(all)))
+	for _, l := range all {
+		if l == nil {
+			e.b = msgp.AppendNil(e.b)
+			continue
+		}
+		one(l)
 	}
 }
 

@@ -269,7 +269,7 @@ func (e *encoder) field(v *wire.Event, name string) {
 	case "cache_salt":
 		e.text(s.text(v.Salt))
 	case "lookahead_token_ids":
-		e.lookahead(v.Lookahead)
+		lists(e, v.Lookahead, e.ids)
 	case "mm_keys": // only their number is known
 		e.b = msgp.AppendArrayHeader(e.b, 1)
 		e.b = msgp.AppendArrayHeader(e.b, uint32(v.MMKeys))
@@ -358,20 +358,5 @@ func (e *encoder) ids(tokens []wire.Token) {
 	e.b = msgp.AppendArrayHeader(e.b, uint32(len(tokens)))
 	for _, t := range tokens {
 		e.b = msgp.AppendUint64(e.b, uint64(e.r.secret.token(t)))
-	}
-}
-
-func (e *encoder) lookahead(lists [][]wire.Token) {
-	if lists == nil {
-		e.b = msgp.AppendNil(e.b)
-		return
-	}
-	e.b = msgp.AppendArrayHeader(e.b, uint32(len(lists)))
-	for _, l := range lists {
-		if l == nil {
-			e.b = msgp.AppendNil(e.b)
-			continue
-		}
-		e.ids(l)
 	}
 }
