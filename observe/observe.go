@@ -26,6 +26,35 @@ type Options struct {
 	// log's names mapped by Rename; see explain.NewAuditor.
 	Requests []explain.Request
 	Rename   map[string]wire.Replica
+	// Want is told of each replay that would fill what is missing; see
+	// stream.Want. It is nil where nobody can be asked, and must not block.
+	Want func(replica wire.Replica, from uint64)
+	// Replay says what was asked of a replica's replay socket, and reports false
+	// where it has none. It is nil where nobody can be asked.
+	Replay func(wire.Replica) (Replay, bool)
+}
+
+// Note is a word of the source itself, such as messages that it had to drop.
+type Note struct {
+	At wire.Time
+	// Replica is empty where the note is about the whole source.
+	Replica wire.Replica
+	Text    string
+	// Times counts how often it was said, the last time At.
+	Times int
+}
+
+// Replay is what was asked of a replica's replay socket, and what still may be;
+// see tap.Budget.
+type Replay struct {
+	Address, Policy string
+	// Requests were sent; Batches and Bytes came in answer.
+	Requests, Batches, Bytes uint64
+	// Left is how many requests may be sent within the current minute.
+	Left int
+	// Running says that an answer is on its way; Last is how the newest ended.
+	Running bool
+	Last    string
 }
 
 // Observer follows a fleet.
@@ -39,6 +68,7 @@ type Observer struct {
 	now     wire.Time
 	records uint64
 	tape    tape
+	notes   []Note
 }
 
 // New makes an Observer that has seen nothing.
@@ -103,9 +133,33 @@ func (o *Observer) Push(rec wire.Record) {
 		return
 	}
 	if rec.Kind == wire.Note {
+		o.note(rec)
 		return
 	}
 	o.apply(o.tracker.Push(rec))
+}
+
+// maxNotes is how many notes are kept, newest last.
+const maxNotes = 16
+
+// note keeps what a source said; the same word again only counts. A note with
+// an error is a line of a recording that was not understood: it can hold a
+// prompt.
+func (o *Observer) note(rec wire.Record) {
+	if rec.Err != "" {
+		return
+	}
+	for i := range o.notes {
+		if n := &o.notes[i]; n.Replica == rec.Replica && n.Text == rec.Text {
+			again := *n
+			again.At = rec.At
+			again.Times++
+			o.notes = append(append(o.notes[:i:i], o.notes[i+1:]...), again)
+			return
+		}
+	}
+	drop := max(0, len(o.notes)+1-maxNotes)
+	o.notes = append(o.notes[drop:len(o.notes):len(o.notes)], Note{At: rec.At, Replica: rec.Replica, Text: rec.Text, Times: 1})
 }
 
 func (o *Observer) scrape(rec wire.Record) {
@@ -196,6 +250,10 @@ func (o *Observer) change(s *stream.Step) {
 		o.idx.Forget(s.Replica)
 	case stream.Doubt:
 		o.idx.Doubt(s.Replica)
+	case stream.Want:
+		if o.opt.Want != nil {
+			o.opt.Want(s.Replica, s.From)
+		}
 	}
 	o.changed(s.Replica)
 }
@@ -235,6 +293,10 @@ func (o *Observer) trust(s *stream.State, x index.Stats) stream.Trust {
 func (o *Observer) Snapshot() *Snapshot {
 	s := &Snapshot{
 		Source: o.opt.Name, From: o.from, Until: o.now, Records: o.records, Tape: o.tape.clone().entries,
+		Notes: o.notes,
+	}
+	if o.opt.Replay != nil {
+		s.Replay = map[wire.Replica]Replay{}
 	}
 	for _, name := range o.tracker.Names() {
 		state, _ := o.tracker.State(name)
@@ -242,6 +304,11 @@ func (o *Observer) Snapshot() *Snapshot {
 		r.Trust = o.trust(&r.State, r.Index)
 		r.Doubt = doubt(&r)
 		s.Replicas = append(s.Replicas, r)
+		if o.opt.Replay != nil {
+			if asked, ok := o.opt.Replay(name); ok {
+				s.Replay[name] = asked
+			}
+		}
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
 	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
@@ -280,6 +347,11 @@ type Snapshot struct {
 	Findings    []diagnose.Finding
 	Ledger      index.Ledger
 	Blocks      struct{ Known, Resident, Shared int }
+	// Notes are what the source said beside its records, newest last.
+	Notes []Note
+	// Replay has what was asked of each replica that can be asked; nil for a
+	// recording.
+	Replay map[wire.Replica]Replay
 	// Tape holds the newest batches, oldest first.
 	Tape []*Entry
 }

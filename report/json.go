@@ -24,10 +24,18 @@ type jsonReport struct {
 	Until    wire.Time          `json:"until"`
 	Records  uint64             `json:"records"`
 	Damage   string             `json:"damage,omitempty"`
+	Notes    []jsonNote         `json:"notes"`
 	Blocks   jsonFleetBlocks    `json:"blocks"`
 	Stores   jsonStores         `json:"stores"`
 	Replicas []jsonReplica      `json:"replicas"`
 	Findings []diagnose.Finding `json:"findings"`
+}
+
+type jsonNote struct {
+	At      wire.Time    `json:"at"`
+	Replica wire.Replica `json:"replica"`
+	Text    string       `json:"text"`
+	Times   int          `json:"times"`
 }
 
 type jsonFleetBlocks struct {
@@ -73,6 +81,19 @@ type jsonReplica struct {
 	LagSeconds      *float64     `json:"lag_seconds"`
 	Load            *jsonLoad    `json:"load"`
 	ScrapeError     string       `json:"scrape_error"`
+	Replay          *jsonReplay  `json:"replay"`
+}
+
+// jsonReplay is what was asked of a replica's replay socket; null where nobody
+// can be asked.
+type jsonReplay struct {
+	Address  string `json:"address"`
+	Policy   string `json:"policy"`
+	Requests uint64 `json:"requests"`
+	Left     int    `json:"requests_left"`
+	Batches  uint64 `json:"batches"`
+	Bytes    uint64 `json:"bytes"`
+	Last     string `json:"last"`
 }
 
 type jsonGap struct {
@@ -135,10 +156,17 @@ func JSON(w io.Writer, s *observe.Snapshot, damage string) error {
 		Schema: ReportSchema, Source: s.Source, From: s.From, Until: s.Until, Records: s.Records, Damage: damage,
 		Blocks:   jsonFleetBlocks{s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared},
 		Stores:   jsonStores(s.Ledger),
-		Replicas: []jsonReplica{}, Findings: findings(s.Findings),
+		Replicas: []jsonReplica{}, Findings: findings(s.Findings), Notes: []jsonNote{},
+	}
+	for _, n := range s.Notes {
+		r.Notes = append(r.Notes, jsonNote(n))
 	}
 	for i := range s.Replicas {
-		r.Replicas = append(r.Replicas, replicaJSON(&s.Replicas[i]))
+		j := replicaJSON(&s.Replicas[i])
+		if a, ok := s.Replay[s.Replicas[i].Replica]; ok {
+			j.Replay = &jsonReplay{a.Address, a.Policy, a.Requests, a.Left, a.Batches, a.Bytes, a.Last}
+		}
+		r.Replicas = append(r.Replicas, j)
 	}
 	return write(w, r)
 }

@@ -31,6 +31,8 @@ func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 	replicaTable(&b, s.Replicas)
 	stores(&b, s)
 	engines(&b, s.Replicas)
+	replays(&b, s)
+	notes(&b, s.Notes)
 	b.WriteByte('\n')
 	findingsText(&b, s.Findings)
 	_, err := io.WriteString(w, b.String())
@@ -194,6 +196,38 @@ func engines(b *strings.Builder, replicas []diagnose.Replica) {
 	}
 	for _, kind := range order {
 		fmt.Fprintf(b, "%s: %s\n", strings.Join(who[kind], ", "), kind)
+	}
+}
+
+// replays says what was sent to replay sockets.
+func replays(b *strings.Builder, s *observe.Snapshot) {
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		a := s.Replay[r.Replica]
+		if a.Requests == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "%s: %s sent (policy %s, %d left this minute), %s batches received", name(r.Replica),
+			plural(int(a.Requests), "replay request"), a.Policy, a.Left, group(a.Batches))
+		if a.Last != "" {
+			fmt.Fprintf(b, "; the last one: %s", wire.Printable(a.Last))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// notes lists what the source itself said.
+func notes(b *strings.Builder, notes []observe.Note) {
+	for _, n := range notes {
+		fmt.Fprintf(b, "note: %s ", clock(n.At))
+		if n.Replica != "" {
+			fmt.Fprintf(b, "%s: ", name(n.Replica))
+		}
+		b.WriteString(wire.Printable(n.Text))
+		if n.Times > 1 {
+			fmt.Fprintf(b, " (%d times)", n.Times)
+		}
+		b.WriteByte('\n')
 	}
 }
 

@@ -23,8 +23,9 @@ const maxMembers = 1 << 14
 type Tap struct {
 	opt   Options
 	queue *queue
-	// orphans takes answers to wants of nobody.
-	orphans *lane
+	// others takes what comes from no link: answers to wants of nobody, and
+	// what Put is given.
+	others *lane
 
 	mu      sync.Mutex
 	members map[wire.Replica]*member
@@ -43,7 +44,7 @@ type member struct {
 func New(opt Options) *Tap {
 	t := &Tap{opt: opt.withDefaults(), members: map[wire.Replica]*member{}}
 	t.queue = newQueue(&t.opt)
-	t.orphans = &lane{q: t.queue}
+	t.others = &lane{q: t.queue}
 	return t
 }
 
@@ -105,7 +106,7 @@ func (t *Tap) Want(w Want) {
 		m.replay.want(w)
 		return
 	}
-	t.orphans.force(wire.Record{
+	t.others.force(wire.Record{
 		At: t.opt.now(), Replica: w.Replica, Kind: wire.ReplayEnd, Err: "no replay socket of this replica is known",
 	})
 }
@@ -126,6 +127,11 @@ func (t *Tap) member(name wire.Replica) *member {
 		name = name[:cut]
 	}
 }
+
+// Put adds a record of another origin, such as a metrics page, so that all that
+// was received comes in one order. There should be few of them: what is beyond
+// twice the share of a link is dropped.
+func (t *Tap) Put(rec wire.Record) { t.others.force(rec) }
 
 // Next gives the next record, of any link. After Close it gives what is left
 // and then io.EOF; otherwise its error is that of ctx.

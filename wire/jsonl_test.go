@@ -64,7 +64,7 @@ func TestJSONLKinds(t *testing.T) {
 		{`{"replay_from": "18446744073709551615"}`, Record{Kind: ReplayBegin, From: 1<<64 - 1}},
 		{`{"replay_frames": ["", "AAAAAAAAAAc="]}`, Record{Kind: ReplayFrames, Frames: frames("", seq7)}},
 		{`{"replay_end": true, "error": "timeout"}`, Record{Kind: ReplayEnd, Err: "timeout"}},
-		{`{"t": 3, "replica": "a", "new": 1}`, Record{At: 3e9, Replica: "a", Kind: Note, Text: `{"t": 3, "replica": "a", "new": 1}`}},
+		{`{"t": 3, "replica": "a", "new": 1}`, Record{At: 3e9, Replica: "a", Kind: Note, Text: `{"t": 3, "replica": "a", "new": 1}`, Err: "a line of unknown kind"}},
 		{`{"t": 1796011690.2839003, "note": ""}`, Record{At: 1796011690283900300, Kind: Note}},
 		{`{"t": 1.12345678999, "note": ""}`, Record{At: 1123456789, Kind: Note}},
 		{`{"t": 1.796e9, "note": ""}`, Record{At: 1796000000e9, Kind: Note}},

@@ -17,6 +17,10 @@ const (
 	maxNote = 1 << 10
 )
 
+// foreignLine marks the note that a line of unknown kind becomes: it can hold
+// anything, a prompt too, and is not for showing.
+const foreignLine = "a line of unknown kind"
+
 // linkEvents gives the state that libzmq's monitor events leave a link in; a
 // subscriber that binds sees the listening ones.
 var linkEvents = map[string]LinkState{
@@ -119,6 +123,7 @@ func parseObject(line []byte) (rec Record, known bool, err error) {
 	default:
 		rec.Kind = Note
 		rec.Text = strings.ToValidUTF8(string(line[:min(len(line), maxNote)]), "")
+		rec.Err = foreignLine
 		return rec, false, nil
 	}
 	return rec, true, nil

@@ -1,0 +1,72 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// Live follows a fleet while others look at it. Run belongs to one goroutine;
+// Snapshot and Ask may be called from any.
+type Live struct {
+	clock func() wire.Time
+
+	mu   sync.Mutex
+	obs  *Observer
+	last *Snapshot
+}
+
+// NewLive makes a Live that has seen nothing. clock is the clock that the
+// records' times of reception come from; without one, time stands still between
+// records.
+func NewLive(opt Options, clock func() wire.Time) *Live {
+	return &Live{clock: clock, obs: New(opt)}
+}
+
+// Run takes all records of a source. The error is the source's, nil at a clean
+// end.
+func (l *Live) Run(ctx context.Context, src wire.Source) error {
+	for {
+		rec, err := src.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.obs.Push(rec)
+		l.mu.Unlock()
+	}
+}
+
+// restless is how far time must have gone on for a fleet of which nothing new
+// is heard to look different: ages are shown in seconds.
+const restless = wire.Time(1e9)
+
+// Snapshot describes the fleet as of now. It is the same one as before if
+// nothing has changed.
+func (l *Live) Snapshot() *Snapshot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.obs
+	if l.clock != nil && o.from != 0 {
+		if now := l.clock(); now >= o.now+restless {
+			o.now = now
+		}
+	}
+	if s := l.last; s == nil || s.Records != o.records || s.Until != o.now {
+		l.last = o.Snapshot()
+	}
+	return l.last
+}
+
+// Ask answers a question as of now.
+func (l *Live) Ask(_ context.Context, q Question) (*Answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.obs.Ask(q)
+}
