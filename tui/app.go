@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // Options of the UI. Whatever reaches outside of it comes in as a function,
@@ -33,6 +34,10 @@ type Options struct {
 	// Audit is how requests turned out over the whole recording, nil if that is
 	// not known.
 	Audit *explain.Audit
+	// Recent offers a replay of batches before first, the first one of a replica
+	// that was joined late: offer says in words what would be sent, send sends
+	// it. The error says why nothing can be asked. It is nil where nobody can be.
+	Recent func(r wire.Replica, first uint64) (offer string, send func(), err error)
 	// Notice is a line to show at the start, such as what could not be read.
 	Notice string
 }
@@ -81,6 +86,7 @@ type model struct {
 	prompt  *prompt
 	toast   string
 	toastID int
+	note    observe.Note // the newest one said
 
 	// followedTo is what the view shown was last told of.
 	followedTo struct {
@@ -138,7 +144,7 @@ func (m *model) scene() *scene {
 		audit: m.opt.Audit,
 		snap:  m.snap, theme: m.theme, filter: m.filters[m.view().name()], feed: m.opt.Feed,
 		recording: m.opt.Player != nil, frozen: m.frozen, relative: m.relative,
-		end: m.end, maximised: m.maximised,
+		end: m.end, maximised: m.maximised, asks: m.opt.Recent != nil,
 	}
 }
 
@@ -175,7 +181,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		// Nothing else changed, so a snapshot that did not either costs no redraw.
 		changed := m.take(tick.snap)
 		m.dirty = m.dirty || changed || m.frozenClock()
-		return m, tea.Batch(m.tick(), m.followed())
+		return m, tea.Batch(m.tick(), m.followed(), m.noted())
 	}
 	m.dirty = true
 	cmd := m.update(msg)
@@ -190,6 +196,21 @@ func (m *model) followed() tea.Cmd {
 	}
 	m.followedTo.snap, m.followedTo.view = m.snap, m.now
 	return m.do(m.view(), m.follow())
+}
+
+// noted says the source's newest note, once each time that it is said.
+func (m *model) noted() tea.Cmd {
+	notes := m.snap.Notes
+	if len(notes) == 0 || notes[len(notes)-1] == m.note {
+		return nil
+	}
+	m.note = notes[len(notes)-1]
+	m.dirty = true
+	text := m.note.Text
+	if m.note.Replica != "" {
+		text = string(m.note.Replica) + ": " + text
+	}
+	return m.say(text)
 }
 
 func (m *model) update(msg tea.Msg) tea.Cmd {
@@ -313,6 +334,9 @@ func (m *model) do(v view, e effect) tea.Cmd {
 	}
 	if e.open != "" {
 		cmds = append(cmds, m.open(e.open))
+	}
+	if e.recent != nil {
+		cmds = append(cmds, m.offerReplay(*e.recent))
 	}
 	if e.run != nil {
 		run, name, ctx := e.run, v.name(), m.ctx

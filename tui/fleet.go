@@ -40,9 +40,20 @@ func (f *fleetView) bindings() []binding {
 	return []binding{
 		{keys: []string{"enter"}, action: actOpen, help: "open the replica's stream", short: "open", rank: 10, off: noReplica},
 		{keys: []string{"y"}, action: actCopy, help: "copy the replica's name", off: noReplica},
+		{
+			keys: []string{"R"}, action: actRecent, short: "replay", rank: 15, off: noAsking,
+			help: "ask a late-joined replica's publisher for the batches before; says first what it would send",
+		},
 		{keys: []string{"tab"}, action: actNextPane, help: "to the streams"},
 		{keys: []string{"shift+tab"}, action: actPrevPane, help: "to the findings"},
 	}
+}
+
+func noAsking(s *scene) string {
+	if s.asks {
+		return noReplica(s)
+	}
+	return "only a running fleet can be asked for a replay"
 }
 
 func noReplica(s *scene) string {
@@ -273,8 +284,21 @@ func (f *fleetView) handle(s *scene, action string) effect {
 		return effect{copy: string(r.Replica)}
 	case actCopyRow:
 		return effect{copy: rowJSON(f.fieldsOf(s, r))}
+	case actRecent:
+		return f.recent(s, r)
 	}
 	return effect{}
+}
+
+// recent asks for a replay of what a replica published before it was joined.
+func (f *fleetView) recent(s *scene, r *diagnose.Replica) effect {
+	switch {
+	case !r.Heard:
+		return effect{toast: nameOf(r.Replica) + " has sent no batch yet"}
+	case r.First == 0:
+		return effect{toast: nameOf(r.Replica) + " was joined at its first batch: there is none before"}
+	}
+	return effect{recent: &lateJoin{r.Replica, r.First}}
 }
 
 func (f *fleetView) sortWord() string {

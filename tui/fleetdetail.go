@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -38,6 +39,9 @@ func (f *fleetView) detail(s *scene, r *diagnose.Replica, w, h int) []string {
 	}
 	said("stream", streamWords(s, r))
 	said("engine", engineWords(r))
+	if asked, ok := s.snap.Replay[r.Replica]; ok {
+		said("replay", replayWords(&asked))
+	}
 	if r.LastError != "" {
 		said("error", r.LastError)
 	}
@@ -98,6 +102,24 @@ func streamWords(s *scene, r *diagnose.Replica) string {
 		said = append(said, group(r.Undecodable)+" undecodable")
 	}
 	return strings.Join(said, ", ")
+}
+
+// replayWords says what was asked of the replay socket, and what still may be.
+func replayWords(a *observe.Replay) string {
+	if a.Address == "" {
+		return "no replay socket of this replica is known"
+	}
+	said := fmt.Sprintf("policy %s, %s sent, %d left this minute", a.Policy, plural(int(a.Requests), "request"), a.Left)
+	if a.Batches > 0 {
+		said += fmt.Sprintf(", %s batches received", group(a.Batches))
+	}
+	switch {
+	case a.Running:
+		said += ", an answer is coming"
+	case a.Last != "":
+		said += "; the last one: " + a.Last
+	}
+	return said
 }
 
 // engineWords says what runs there.

@@ -44,6 +44,7 @@ const (
 	actColumns  = "columns"
 	actCopy     = "copy"
 	actCopyRow  = "copy-row"
+	actRecent   = "recent"
 )
 
 // goPrefix begins the actions that show a view: "go:streams".

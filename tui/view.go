@@ -68,6 +68,8 @@ type scene struct {
 	audit *explain.Audit
 	// maximised says that the focused pane has the whole body.
 	maximised bool
+	// asks says that replays can be asked for.
+	asks bool
 }
 
 // binding is one key with its action. The help, the footer and the handling
@@ -99,8 +101,16 @@ type effect struct {
 	copy string
 	// open asks for a dialog: "paste", "file", "editor", "page:<code>".
 	open string
+	// recent asks for the offer of a replay for a replica that was joined late.
+	recent *lateJoin
 	// maximise toggles the focused pane.
 	maximise bool
+}
+
+// lateJoin is a replica and the first batch that was seen of it.
+type lateJoin struct {
+	replica wire.Replica
+	first   uint64
 }
 
 // receiver is a view that takes the result of its own run.
