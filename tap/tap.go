@@ -150,6 +150,16 @@ func (t *Tap) Stats() []Stats {
 	return out
 }
 
+// Budget says what was asked of a replica's replay socket, and what still may
+// be. It reports false for a replica of no endpoint.
+func (t *Tap) Budget(name wire.Replica) (Budget, bool) {
+	m := t.member(name)
+	if m == nil {
+		return Budget{}, false
+	}
+	return m.replay.stats(), true
+}
+
 // Close ends all links and waits until nothing runs any more. It may be called
 // again, and its error is nil.
 func (t *Tap) Close() error {

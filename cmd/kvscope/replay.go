@@ -2,18 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
-	"github.com/kvscope/kvscope/diagnose"
-	"github.com/kvscope/kvscope/docs"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/observe"
@@ -24,13 +16,9 @@ import (
 
 // replay holds the flags of the command.
 type replay struct {
+	screen
 	path     string
 	at       string
-	plain    bool
-	json     bool
-	ascii    bool
-	color    string
-	theme    string
 	requests string
 	rename   []string
 	maxIndex int
@@ -52,13 +40,9 @@ line each, for screen readers and logs.`,
 			return r.run(cmd)
 		},
 	}
+	r.screen.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.at, "at", "", "begin at this moment: Unix seconds, RFC 3339, or +offset from the start such as +90s")
-	f.BoolVar(&r.plain, "plain", false, "print only changes, one per line, without moving the cursor")
-	f.BoolVar(&r.json, "json", false, "write the report as JSON")
-	f.BoolVar(&r.ascii, "ascii", false, "draw with ASCII characters only")
-	f.StringVar(&r.color, "color", "auto", "use colours: auto, always or never (NO_COLOR is honoured)")
-	f.StringVar(&r.theme, "theme", "", "colours: dark, light or none (default: what suits the terminal)")
 	f.StringVar(&r.requests, "requests", "", "requests log, to show really cached over predicted tokens for each replica; see audit")
 	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
 	maxIndexFlag(f, &r.maxIndex)
@@ -66,9 +50,9 @@ line each, for screen readers and logs.`,
 }
 
 func (r *replay) run(cmd *cobra.Command) error {
-	look, err := tui.ChooseLook(os.Getenv, r.color, r.theme, r.ascii)
+	look, err := r.look()
 	if err != nil {
-		return usageError("%w", err)
+		return err
 	}
 	at, err := parseMoment(r.at)
 	if err != nil {
@@ -87,11 +71,14 @@ func (r *replay) run(cmd *cobra.Command) error {
 		err = report.JSON(out, player.Snapshot(), sentence(damage))
 	case r.plain:
 		err = plainReplay(cmd.Context(), out, player, at)
-	case !isTerminal(out) || !isTerminal(cmd.InOrStdin()) || os.Getenv("TERM") == "dumb":
-		// A dumb terminal cannot place text, so it gets what a pipe gets.
+	case !usable(cmd):
 		err = report.Text(out, player.Snapshot(), sentence(damage))
 	default:
-		err = r.show(cmd, player, look, damage)
+		opt := tui.Options{Feed: player, Player: player, Look: look, Audit: player.Audit()}
+		if damage != nil {
+			opt.Notice = "damaged: shown is what could be read: " + damage.Error()
+		}
+		err = r.show(cmd.Context(), cmd, opt)
 	}
 	if damage != nil {
 		damage = inputError(damage)
@@ -160,39 +147,6 @@ func (r *replay) begin(ctx context.Context, p *observe.Player, at moment) error 
 	return err
 }
 
-// show runs the UI, and then says in plain text what was seen.
-func (r *replay) show(cmd *cobra.Command, player *observe.Player, look tui.Look, damage error) error {
-	opt := tui.Options{
-		Feed: player, Player: player, Look: look, Audit: player.Audit(),
-		WriteFile: writeNew, OpenFile: readPrompt, Editor: editor, Page: docs.Page,
-		CopyNative: nativeClipboard(look.Remote),
-	}
-	if damage != nil {
-		opt.Notice = "damaged: shown is what could be read: " + damage.Error()
-	}
-	env := os.Environ()
-	if r.color == "always" {
-		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
-	}
-	last, err := tui.Run(cmd.Context(), opt, cmd.InOrStdin(), cmd.OutOrStdout(), env)
-	if err != nil {
-		return fmt.Errorf("the terminal: %w", err)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s at %s: %s\n%s\n", r.path, stamp(last.Until),
-		diagnose.Headline(diagnose.View{Now: last.Until, Replicas: last.Replicas}), findingCount(last))
-	return nil
-}
-
-func findingCount(s *observe.Snapshot) string {
-	open := 0
-	for i := range s.Findings {
-		if s.Findings[i].Open() {
-			open++
-		}
-	}
-	return fmt.Sprintf("%d replicas, %d records, %d findings, %d of them open.", len(s.Replicas), s.Records, len(s.Findings), open)
-}
-
 // plainReplay prints what changes from the beginning of a recording, or from
 // the moment asked for, to its end.
 func plainReplay(ctx context.Context, w io.Writer, p *observe.Player, at moment) error {
@@ -215,28 +169,4 @@ func plainReplay(ctx context.Context, w io.Writer, p *observe.Player, at moment)
 			return err
 		}
 	}
-}
-
-// isTerminal says whether a stream of a command is a terminal.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-var errTooLong = errors.New("longer than 64 MB")
-
-// maxPromptFile is the longest file that is taken for a prompt.
-const maxPromptFile = 64 << 20
-
-func readPrompt(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // only read from
-	data, err := io.ReadAll(io.LimitReader(f, maxPromptFile+1))
-	if err == nil && len(data) > maxPromptFile {
-		err = errTooLong
-	}
-	return data, err
 }

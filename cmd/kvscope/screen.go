@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/docs"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/report"
+	"github.com/kvscope/kvscope/tui"
+)
+
+// screen holds the flags of every command that shows something on a terminal,
+// and says what it gets where there is none.
+type screen struct {
+	plain bool
+	json  bool
+	ascii bool
+	color string
+	theme string
+}
+
+func (s *screen) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&s.plain, "plain", false, "print only changes, one per line, without moving the cursor")
+	f.BoolVar(&s.json, "json", false, "write the report as JSON")
+	f.BoolVar(&s.ascii, "ascii", false, "draw with ASCII characters only")
+	f.StringVar(&s.color, "color", "auto", "use colours: auto, always or never (NO_COLOR is honoured)")
+	f.StringVar(&s.theme, "theme", "", "colours: dark, light or none (default: what suits the terminal)")
+}
+
+func (s *screen) look() (tui.Look, error) {
+	look, err := tui.ChooseLook(os.Getenv, s.color, s.theme, s.ascii)
+	if err != nil {
+		return look, usageError("%w", err)
+	}
+	return look, nil
+}
+
+// usable says whether the terminal of a command can show the UI. A dumb one
+// cannot place text, so it gets what a pipe gets.
+func usable(cmd *cobra.Command) bool {
+	return isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.InOrStdin()) && os.Getenv("TERM") != "dumb"
+}
+
+// show runs the UI, and then says in plain text what was seen last.
+func (s *screen) show(ctx context.Context, cmd *cobra.Command, opt tui.Options) error {
+	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readPrompt, editor, docs.Page
+	opt.CopyNative = nativeClipboard(opt.Look.Remote)
+	env := os.Environ()
+	if s.color == "always" {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+	}
+	last, err := tui.Run(ctx, opt, cmd.InOrStdin(), cmd.OutOrStdout(), env)
+	if err != nil {
+		return fmt.Errorf("the terminal: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s at %s: %s\n%s\n", last.Source, stamp(last.Until),
+		diagnose.Headline(diagnose.View{Now: last.Until, Replicas: last.Replicas}), findingCount(last))
+	return nil
+}
+
+func findingCount(s *observe.Snapshot) string {
+	open := 0
+	for i := range s.Findings {
+		if s.Findings[i].Open() {
+			open++
+		}
+	}
+	return fmt.Sprintf("%d replicas, %d records, %d findings, %d of them open.", len(s.Replicas), s.Records, len(s.Findings), open)
+}
+
+// watch shows what a Live brings until ctx ends or over is closed: on a
+// terminal until the user quits, and otherwise only the changes, or with JSON
+// the report of the end. damage gives, once over is closed, what ended it.
+func (s *screen) watch(ctx context.Context, cmd *cobra.Command, live *observe.Live, opt tui.Options, over <-chan struct{}, damage func() error) error {
+	out := cmd.OutOrStdout()
+	switch {
+	case s.json:
+		wait(ctx, over)
+		return report.JSON(out, live.Snapshot(), sentence(damage()))
+	case s.plain || !usable(cmd):
+		return s.changes(ctx, out, live, over)
+	}
+	opt.Feed = live
+	return s.show(ctx, cmd, opt)
+}
+
+// changes prints what changes, a few times a second.
+func (s *screen) changes(ctx context.Context, w io.Writer, live *observe.Live, over <-chan struct{}) error {
+	const every = 250 * time.Millisecond
+	plain := tui.NewPlain(w)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := plain.Next(live.Snapshot()); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return plain.Next(live.Snapshot())
+		case <-ctx.Done():
+			return plain.Next(live.Snapshot())
+		}
+	}
+}
+
+func wait(ctx context.Context, over <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-over:
+	}
+}
+
+// isTerminal says whether a stream of a command is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+var errTooLong = errors.New("longer than 64 MB")
+
+// maxPromptFile is the longest file that is taken for a prompt.
+const maxPromptFile = 64 << 20
+
+func readPrompt(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read from
+	data, err := io.ReadAll(io.LimitReader(f, maxPromptFile+1))
+	if err == nil && len(data) > maxPromptFile {
+		err = errTooLong
+	}
+	return data, err
+}
