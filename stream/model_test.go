@@ -129,7 +129,7 @@ func (p *publisher) judge(st State) {
 			from, whole = b.Seq+1, true
 		}
 	}
-	whole = whole && from == st.Last+1
+	whole = whole && (from == st.Last+1 || from == 0 && !st.Heard)
 	if st.Trust.Exact() != whole {
 		p.Errorf("trust is %v, and whole is %v (first %d, last %d, gaps %+v)", st.Trust, whole, st.First, st.Last, st.Gaps)
 	}

@@ -30,6 +30,8 @@ type replay struct {
 	// batches so far.
 	running  bool
 	answered int
+	// whole says that the answer is to all that the publisher still has.
+	whole bool
 	// abandoned says that the process which answers is gone.
 	abandoned bool
 }
@@ -114,7 +116,7 @@ func (r *replica) isHeld(seq uint64) bool {
 func (t *Tracker) replayBegin(r *replica, rec wire.Record) {
 	r.ReplayRequests++
 	r.holding = true
-	r.replay = replay{asked: r.replay.asked, last: r.replay.last, running: true}
+	r.replay = replay{asked: r.replay.asked, last: r.replay.last, running: true, whole: rec.From == 0}
 	r.mark(Mark{At: rec.At, Kind: MarkReplayBegin, Seq: rec.From})
 }
 
@@ -149,6 +151,7 @@ func (t *Tracker) replayFrames(r *replica, rec wire.Record) {
 // asked, which comes behind the marker or in its place.
 func (t *Tracker) replayEnd(r *replica, at wire.Time, failed string, marker bool) {
 	ran, abandoned := r.replay.running, r.replay.abandoned
+	virgin := ran && failed == "" && r.replay.whole && r.replay.answered == 0 && r.Epoch == 0 && r.Undecodable == 0
 	r.replay.running, r.replay.abandoned, r.replay.answered = false, false, 0
 	switch {
 	case abandoned, !ran && !marker && failed == "":
@@ -162,6 +165,10 @@ func (t *Tracker) replayEnd(r *replica, at wire.Time, failed string, marker bool
 		r.mark(Mark{At: at, Kind: MarkReplayEnd, Seq: r.expect})
 		t.want(r, at, r.expect, r.expect)
 		return
+	case virgin:
+		// A publisher that has nothing to repeat has published nothing: its cache
+		// is empty, and its first batch will be the one numbered 0.
+		r.Epoch = 1
 	}
 	t.release(r, at, failed)
 }

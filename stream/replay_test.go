@@ -226,6 +226,38 @@ func TestReplayFirst(t *testing.T) {
 	s.replay(0, 7).marker().then("", "EXACT").gaps()
 }
 
+// A publisher that repeats nothing when asked for everything has published
+// nothing, so its cache is empty.
+func TestReplayOfNothing(t *testing.T) {
+	t.Parallel()
+	s := play(t, 100)
+	s.link(wire.LinkUp).then("", "BLIND(no-events)")
+	s.begin(0).then("", "BLIND(no-events)")
+	s.marker().then("", "EXACT").end("")
+	s.live(0).then("apply 0", "EXACT").gaps().marks("replay-begin 0", "replay-end 0", "join 0")
+
+	// Its first batch was sent between the answer and the subscription.
+	s = play(t, 100)
+	s.link(wire.LinkUp).begin(0).marker()
+	s.live(1).then("want 0", "REPLAYING").begin(0).replay(0, 1).then("apply 0 replayed, apply 1", "REPLAYING").marker().then("", "EXACT")
+
+	for name, ask := range map[string]func(*scene){
+		"part of it":    func(s *scene) { s.begin(7).marker() },
+		"broke off":     func(s *scene) { s.begin(0).end("timeout") },
+		"refused":       func(s *scene) { s.end("no replay socket") },
+		"never asked":   func(s *scene) { s.marker() },
+		"it is unread":  func(s *scene) { s.raw([]byte("x")).begin(0).marker() },
+		"another began": func(s *scene) { s.begin(0).begin(3).marker() },
+	} {
+		s := play(t, 100)
+		s.link(wire.LinkUp)
+		ask(s)
+		if s.state().Trust.Word != Blind {
+			t.Errorf("%s: %s", name, s.state().Trust)
+		}
+	}
+}
+
 // The replay can be far faster than the live socket.
 func TestReplayAheadOfLive(t *testing.T) {
 	t.Parallel()
