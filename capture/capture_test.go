@@ -134,7 +134,7 @@ func TestRoundTrip(t *testing.T) {
 		h := Header{Version: 1, Tool: "kvscope test", Created: 5, Facts: []ReplicaFacts{
 			{"a/0", wire.Facts{Model: "m", BlockSize: 16, Capacity: 199, HashAlgo: "sha256", PrefixCaching: &yes, Started: 7}},
 			{"b", wire.Facts{}},
-		}}
+		}, Hold: rapid.IntRange(0, MaxHold).Draw(t, "hold")}
 		var out bytes.Buffer
 		w, err := NewWriter(&out, h)
 		if err != nil {

@@ -331,7 +331,7 @@ func TestNewer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := pack(t, list{kindHeader, magic, Version, "tool", 5, list{}, "a new field"})
+	head := pack(t, list{kindHeader, magic, Version, "tool", 5, list{}, 64, "a new field"})
 	chunk := slices.Concat(
 		pack(t, list{kindIndex, 0, 3, 0, 0, 0, "a new field"}),
 		pack(t, list{20, 0, 1, nil, "r", dict{"a": "new kind"}}),

@@ -26,6 +26,8 @@ const (
 	MaxFrames = 64
 	// MaxName is the longest name of a replica, in bytes.
 	MaxName = 4 << 10
+	// MaxHold is the most live batches that a header can say were held back.
+	MaxHold = 1 << 20
 
 	// chunkBytes is after how many bytes of records a chunk is closed, and
 	// chunkTime after how much time between them.
@@ -78,6 +80,10 @@ type Header struct {
 	// Facts is what was known of the fleet then; what is learned later is in
 	// the metrics pages.
 	Facts []ReplicaFacts
+	// Hold is how many live batches a replica held back behind a gap while a
+	// replay was asked for, 0 where nothing could be asked. Whoever follows the
+	// records needs it, to take the answers among them as they were taken.
+	Hold int
 }
 
 // ReplicaFacts are the facts of one replica.
@@ -94,7 +100,10 @@ func (h *Header) append(dst []byte) ([]byte, error) {
 	if len(h.Facts) > MaxReplicas {
 		return dst, fmt.Errorf("capture header: facts of %d replicas, more than %d", len(h.Facts), MaxReplicas)
 	}
-	dst = msgp.AppendArrayHeader(dst, 6)
+	if h.Hold < 0 || h.Hold > MaxHold {
+		return dst, fmt.Errorf("capture header: %d batches held back: want 0 to %d", h.Hold, MaxHold)
+	}
+	dst = msgp.AppendArrayHeader(dst, 7)
 	dst = msgp.AppendInt(dst, kindHeader)
 	dst = msgp.AppendString(dst, magic)
 	dst = msgp.AppendInt(dst, Version)
@@ -118,6 +127,7 @@ func (h *Header) append(dst []byte) ([]byte, error) {
 		}
 		dst = msgp.AppendInt64(dst, int64(f.Started))
 	}
+	dst = msgp.AppendInt(dst, h.Hold)
 	if long || len(dst) > maxChunk {
 		return dst, errors.New("capture header: a text is too long")
 	}
@@ -164,7 +174,11 @@ func parseHeader(b []byte) (h Header, rest []byte, err error) {
 		d.skip(m - 7)
 		h.Facts = append(h.Facts, f)
 	}
-	d.skip(n - 6)
+	if n -= 6; n > 0 { // the first files ended here
+		h.Hold = int(min(max(0, d.int()), MaxHold))
+		n--
+	}
+	d.skip(n)
 	if d.err != nil || h.Version < 1 {
 		return Header{}, nil, errNoCapture
 	}

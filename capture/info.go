@@ -58,15 +58,31 @@ func (r *Reader) Info(ctx context.Context) (Info, error) {
 	info := Info{
 		Header: r.header, Chunks: len(r.chunks), Compressed: r.size, Complete: r.cut == nil,
 	}
+	err = info.count(ctx, all)
+	info.Unknown, info.Uncompressed = all.unknown, all.unpacked
+	if errors.As(err, &info.Damage) {
+		err = nil
+	}
+	return info, err
+}
+
+// Count counts the records of any Source, such as a recording in JSON Lines.
+// What is about the file stays zero. The error is nil at a clean end, or what
+// ended src.
+func Count(ctx context.Context, src wire.Source) (Info, error) {
+	var info Info
+	return info, info.count(ctx, src)
+}
+
+func (info *Info) count(ctx context.Context, src wire.Source) error {
 	at := map[wire.Replica]int{}
 	for {
-		rec, err := all.Next(ctx)
+		rec, err := src.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			info.Unknown, info.Uncompressed = all.unknown, all.unpacked
-			if err == io.EOF || errors.As(err, &info.Damage) {
-				return info, nil
-			}
-			return info, err
+			return err
 		}
 		info.add(&rec, at)
 	}

@@ -75,6 +75,17 @@ func (r *Reader) Next(ctx context.Context) (wire.Record, error) {
 	return e.Record, nil
 }
 
+// PeekTime gives the time of the record that Next gives next, which it still
+// does then. The error is Next's.
+func (r *Reader) PeekTime(ctx context.Context) (wire.Time, error) {
+	e, err := r.entry(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.held = &e
+	return e.At, nil
+}
+
 // entry gives the next record of a known kind.
 func (r *Reader) entry(ctx context.Context) (entry, error) {
 	if e := r.held; e != nil {

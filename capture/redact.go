@@ -99,7 +99,7 @@ func (r *Redactor) Header(h Header) Header {
 		}
 		facts[i] = f
 	}
-	return Header{Version: h.Version, Tool: h.Tool, Created: h.Created, Facts: facts}
+	return Header{Version: h.Version, Tool: h.Tool, Created: h.Created, Facts: facts, Hold: h.Hold}
 }
 
 // Redact is the function of this name, under r's key; w should have the header

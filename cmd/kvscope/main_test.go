@@ -92,7 +92,7 @@ func element(ts *testscript.TestScript, list []any, step string) any {
 
 // cutoff writes the first part of a file: cutoff FROM TO PERCENT.
 func cutoff(ts *testscript.TestScript, _ bool, args []string) {
-	data, err := os.ReadFile(args[0])
+	data, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
 	var percent int
 	_, err = fmt.Sscan(args[2], &percent)

@@ -89,11 +89,11 @@ func (r *replay) run(cmd *cobra.Command) error {
 // load reads the recording. damage is what could not be read of it, err that
 // there is nothing to show.
 func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err error) {
-	src, closeAll, err := open(r.path, cmd.InOrStdin())
+	src, err := open(r.path, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, inputError(err)
 	}
-	defer closeAll()
+	defer src.Close()
 	bounds, err := indexOptions(r.maxIndex)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +111,7 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 	}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
-		Name: r.path, Scrape: fleet.ParseMetrics, Index: bounds,
+		Name: r.path, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds,
 		Requests: requests, Rename: names,
 	}, progress)
 	done()

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,10 +17,12 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -32,7 +36,7 @@ type input struct {
 
 func (in *input) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&in.from, "from", "", "recording to read: a file (JSON Lines, plain or gzip), its folder, or - for standard input")
+	f.StringVar(&in.from, "from", "", "recording to read: a file (capture, or JSON Lines, plain or gzip), its folder, or - for standard input")
 	f.StringVar(&in.at, "at", "", "stop at this moment: Unix seconds, RFC 3339, or +offset from the start such as +90s")
 	f.BoolVar(&in.json, "json", false, "write JSON")
 	maxIndexFlag(f, &in.maxIndex)
@@ -67,13 +71,13 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 	if err != nil {
 		return nil, err
 	}
-	src, closeAll, err := open(in.from, cmd.InOrStdin())
+	src, err := open(in.from, cmd.InOrStdin())
 	if err != nil {
 		return nil, inputError(err)
 	}
-	defer closeAll()
+	defer src.Close()
 	o := observe.New(observe.Options{
-		Name: in.from, Scrape: fleet.ParseMetrics, Index: bounds,
+		Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds,
 		Requests: requests, Rename: rename,
 	})
 	cut := &until{Source: src, moment: stop}
@@ -92,45 +96,123 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 	return o, nil
 }
 
-// noEvents is the error of a file that is JSON Lines and nothing else.
+// noEvents is the error of a file that is a recording of something else.
 func noEvents(path string) error {
-	return fmt.Errorf(`%s holds no cache event: expected lines with "replica" and "frames"`, path)
+	return fmt.Errorf(`%s holds no cache event: expected a capture with messages, or lines with "replica" and "frames"`, path)
 }
 
-// open opens a recording, with the metrics pages beside it if there are any.
-func open(path string, stdin io.Reader) (wire.Source, func(), error) {
+// recording is an open file, or standard input. Close it after use.
+type recording struct {
+	// Source is a *capture.Reader where the recording is a capture.
+	wire.Source
+	// header is what a capture says of itself, zero for JSON Lines.
+	header capture.Header
+	files  []io.Closer
+}
+
+// Close closes what was only read from.
+func (r *recording) Close() {
+	for _, f := range r.files {
+		_ = f.Close()
+	}
+}
+
+// stream gives the tracker's options: the answers in a capture of a live tap
+// come behind batches that the tap held back.
+func (r *recording) stream() stream.Options { return stream.Options{Hold: r.header.Hold} }
+
+// open opens a recording: a capture, or JSON Lines with the metrics pages beside
+// them if there are any.
+func open(path string, stdin io.Reader) (*recording, error) {
+	r := &recording{}
 	if path == "-" {
-		return wire.NewJSONL(stdin, "standard input"), func() {}, nil
+		return r, r.open(stdin, nil, "standard input")
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		found := firstFile(filepath.Join(path, "events"))
-		if found == "" {
-			return nil, nil, fmt.Errorf("%s holds no recording: expected events.jsonl or events.jsonl.gz in it", path)
-		}
-		path = found
-	}
-	var closers []io.Closer
-	closeAll := func() {
-		for _, c := range closers {
-			_ = c.Close() // only read from
+		if path, err = inFolder(path); err != nil {
+			return nil, err
 		}
 	}
-	var sources []wire.Source
-	for i, name := range []string{path, metricsBeside(path)} {
-		if name == "" {
-			continue
-		}
-		f, err := os.Open(name)
-		if err != nil && i == 0 {
-			return nil, nil, err
-		}
-		if err != nil { // the events can be read all the same
-			sources = append(sources, unreadable{err})
-			continue
-		}
-		sources, closers = append(sources, wire.NewJSONL(f, name)), append(closers, f)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return wire.Merge(sources...), closeAll, nil
+	r.files = append(r.files, f)
+	if err := r.open(f, f, path); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if _, ok := r.Source.(*wire.JSONL); ok {
+		r.addMetrics(metricsBeside(path))
+	}
+	return r, nil
+}
+
+// open looks at the first bytes of src, which file is where it can be sought in.
+func (r *recording) open(src io.Reader, file *os.File, name string) error {
+	head := bufio.NewReader(src)
+	// What is wrong with the rest comes again when it is read.
+	if b, _ := head.Peek(4); !capture.Sniff(b) {
+		r.Source = wire.NewJSONL(head, name)
+		return nil
+	}
+	reader, err := openCapture(head, file, name)
+	if err != nil {
+		return err
+	}
+	r.Source, r.header = reader, reader.Header()
+	return nil
+}
+
+// openCapture reads a file by its seek table, and a pipe as it comes.
+func openCapture(src io.Reader, file *os.File, name string) (*capture.Reader, error) {
+	if file != nil {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			return capture.NewReader(file, info.Size(), name)
+		}
+	}
+	return capture.NewStream(src, name)
+}
+
+// addMetrics merges metrics pages in. The events can be read without them.
+func (r *recording) addMetrics(path string) {
+	if path == "" {
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		r.Source = wire.Merge(r.Source, unreadable{err})
+		return
+	}
+	r.files = append(r.files, f)
+	r.Source = wire.Merge(r.Source, wire.NewJSONL(f, path))
+}
+
+// captureEnding is how the names of captures end by custom.
+const captureEnding = ".kvcap"
+
+// inFolder finds the recording of a folder.
+func inFolder(dir string) (string, error) {
+	if found := firstFile(filepath.Join(dir, "events")); found != "" {
+		return found, nil
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	var captures []string
+	for _, d := range names {
+		if filepath.Ext(d.Name()) == captureEnding && !d.IsDir() {
+			captures = append(captures, d.Name())
+		}
+	}
+	switch len(captures) {
+	case 0:
+		return "", fmt.Errorf("%s holds no recording: expected events.jsonl, events.jsonl.gz or one capture, *%s, in it", dir, captureEnding)
+	case 1:
+		return filepath.Join(dir, captures[0]), nil
+	}
+	return "", fmt.Errorf("%s holds %d captures: name one of them, such as %s", dir, len(captures), filepath.Join(dir, captures[0]))
 }
 
 // unreadable is a source of which nothing can be had.
@@ -191,6 +273,18 @@ func parseMoment(s string) (moment, error) {
 	return moment{}, usageError("%q is not a moment: give Unix seconds, RFC 3339 (2026-11-30T05:41:09Z) or +offset (+90s)", s)
 }
 
+// micro is what times are shown in: a whole one that was asked for counts.
+const micro = 1000
+
+// micros gives the moment, in microseconds, in a recording that begins at first.
+func (m moment) micros(first wire.Time) wire.Time {
+	at := m.at
+	if m.offset {
+		at += first
+	}
+	return (at + micro/2) / micro
+}
+
 // until ends a source after a moment.
 type until struct {
 	wire.Source
@@ -206,16 +300,42 @@ func (u *until) Next(ctx context.Context) (wire.Record, error) {
 	if u.first == 0 {
 		u.first = rec.At
 	}
-	end := u.moment.at
-	if u.moment.offset {
-		end += u.first
-	}
-	// Times are shown in microseconds: the whole one that was asked for counts.
-	const micro = 1000
-	if rec.At/micro > (end+micro/2)/micro {
+	if rec.At/micro > u.moment.micros(u.first) {
 		return wire.Record{}, io.EOF
 	}
 	return rec, nil
+}
+
+// start gives the time of the next record, which stays the next. It is 0 where
+// there is none.
+func (r *recording) start(ctx context.Context) (wire.Time, error) {
+	if c, ok := r.Source.(*capture.Reader); ok {
+		at, err := c.PeekTime(ctx)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return at, err
+	}
+	rec, err := r.Source.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		return 0, nil
+	}
+	r.Source = &ahead{Source: r.Source, rec: &rec}
+	return rec.At, err
+}
+
+// ahead gives a record that was read already before those of the source.
+type ahead struct {
+	wire.Source
+	rec *wire.Record
+}
+
+func (a *ahead) Next(ctx context.Context) (wire.Record, error) {
+	if rec := a.rec; rec != nil {
+		a.rec = nil
+		return *rec, nil
+	}
+	return a.Source.Next(ctx)
 }
 
 // progressOn tells a terminal how far reading has come, a few times a second.
