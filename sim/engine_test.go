@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"bytes"
@@ -16,20 +16,19 @@ import (
 
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/refdata"
-	"github.com/kvscope/kvscope/sim"
 	"github.com/kvscope/kvscope/wire"
 )
 
-func newEngine(t testing.TB, opt sim.EngineOptions) *sim.Engine {
+func newEngine(t testing.TB, opt EngineOptions) *Engine {
 	t.Helper()
-	e, err := sim.NewEngine(opt)
+	e, err := NewEngine(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
 }
 
-func submit(t testing.TB, e *sim.Engine, j sim.Job) {
+func submit(t testing.TB, e *Engine, j Job) {
 	t.Helper()
 	if err := e.Submit(j); err != nil {
 		t.Fatal(err)
@@ -46,10 +45,10 @@ func tokens(from, n int) []wire.Token {
 }
 
 // finish makes steps until nothing is left to do.
-func finish(t testing.TB, e *sim.Engine) ([]wire.Event, []sim.Served) {
+func finish(t testing.TB, e *Engine) ([]wire.Event, []Served) {
 	t.Helper()
 	var events []wire.Event
-	var served []sim.Served
+	var served []Served
 	for range 100_000 {
 		if l := e.Load(); l.Running+l.Waiting == 0 {
 			return events, served
@@ -87,60 +86,60 @@ func said(events []wire.Event) string {
 // TestEngineEvents has what is known of vLLM: what is announced when.
 func TestEngineEvents(t *testing.T) {
 	t.Parallel()
-	prompt := func(from, n int) sim.Job { return sim.Job{Prompt: tokens(from, n), Output: tokens(900, 1)} }
+	prompt := func(from, n int) Job { return Job{Prompt: tokens(from, n), Output: tokens(900, 1)} }
 	tests := []struct {
 		name   string
-		opt    sim.EngineOptions
-		jobs   []sim.Job // one after the other
+		opt    EngineOptions
+		jobs   []Job // one after the other
 		want   string
 		cached []int
 	}{
-		{"a prompt at once, its tail never", sim.EngineOptions{}, []sim.Job{prompt(0, 11)}, "+0,4", []int{0}},
-		{"a prompt in several steps", sim.EngineOptions{StepTokens: 6}, []sim.Job{prompt(0, 14)}, "+0 0+4,8", []int{0}},
+		{"a prompt at once, its tail never", EngineOptions{}, []Job{prompt(0, 11)}, "+0,4", []int{0}},
+		{"a prompt in several steps", EngineOptions{StepTokens: 6}, []Job{prompt(0, 14)}, "+0 0+4,8", []int{0}},
 		{
 			"one block at a time while it generates, the last token never computed",
-			sim.EngineOptions{},
-			[]sim.Job{{Prompt: tokens(0, 6), Output: tokens(6, 7)}},
+			EngineOptions{},
+			[]Job{{Prompt: tokens(0, 6), Output: tokens(6, 7)}},
 			"+0 0+4 4+8",
 			[]int{0},
 		},
 		{
 			"a hit says nothing",
-			sim.EngineOptions{},
-			[]sim.Job{prompt(0, 9), prompt(0, 9), prompt(0, 13)},
+			EngineOptions{},
+			[]Job{prompt(0, 9), prompt(0, 9), prompt(0, 13)},
 			"+0,4 4+8",
 			[]int{0, 8, 8},
 		},
 		{
 			"a prompt of whole blocks stores its last one again",
-			sim.EngineOptions{},
-			[]sim.Job{prompt(0, 8), prompt(0, 8)},
+			EngineOptions{},
+			[]Job{prompt(0, 8), prompt(0, 8)},
 			"+0,4 0+4",
 			[]int{0, 4},
 		},
 		{
 			"what skips the cache stores all again",
-			sim.EngineOptions{},
-			[]sim.Job{prompt(0, 9), {Prompt: tokens(0, 9), Output: tokens(900, 1), SkipRead: true}},
+			EngineOptions{},
+			[]Job{prompt(0, 9), {Prompt: tokens(0, 9), Output: tokens(900, 1), SkipRead: true}},
 			"+0,4 +0,4",
 			[]int{0, 0},
 		},
 		{
 			// The tail of the oldest sequence goes first; its unfinished block was free already.
 			"eviction from the tail of the oldest",
-			sim.EngineOptions{Blocks: 6},
-			[]sim.Job{prompt(0, 9), prompt(100, 9), prompt(200, 17)},
+			EngineOptions{Blocks: 6},
+			[]Job{prompt(0, 9), prompt(100, 9), prompt(200, 17)},
 			"+0,4 +100,104 -4 -0 -104 +200,204,208,212",
 			[]int{0, 0, 0},
 		},
 		{
 			"a hit makes young",
-			sim.EngineOptions{Blocks: 6},
-			[]sim.Job{prompt(0, 9), prompt(100, 9), prompt(0, 9), prompt(200, 13)},
+			EngineOptions{Blocks: 6},
+			[]Job{prompt(0, 9), prompt(100, 9), prompt(0, 9), prompt(200, 13)},
 			"+0,4 +100,104 -104 -100 +200,204,208",
 			[]int{0, 0, 8, 0},
 		},
-		{"caching off", sim.EngineOptions{NoCaching: true}, []sim.Job{prompt(0, 9), prompt(0, 9)}, "", []int{0, 0}},
+		{"caching off", EngineOptions{NoCaching: true}, []Job{prompt(0, 9), prompt(0, 9)}, "", []int{0, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,9 +171,9 @@ func TestEngineEvents(t *testing.T) {
 // first is about to compute.
 func TestEngineConcurrent(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, sim.EngineOptions{BlockSize: 4, Blocks: 20})
+	e := newEngine(t, EngineOptions{BlockSize: 4, Blocks: 20})
 	for id := range 2 {
-		submit(t, e, sim.Job{Prompt: tokens(0, 9), Output: tokens(500, 3), ID: id})
+		submit(t, e, Job{Prompt: tokens(0, 9), Output: tokens(500, 3), ID: id})
 	}
 	events, served := e.Step()
 	if got := said(events); got != "+0,4" || served != nil {
@@ -194,9 +193,9 @@ func TestEngineConcurrent(t *testing.T) {
 
 func TestEnginePreempts(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, sim.EngineOptions{BlockSize: 4, Blocks: 6})
+	e := newEngine(t, EngineOptions{BlockSize: 4, Blocks: 6})
 	for id := range 2 {
-		submit(t, e, sim.Job{Prompt: tokens(100*id, 9), Output: tokens(500+100*id, 12), ID: id})
+		submit(t, e, Job{Prompt: tokens(100*id, 9), Output: tokens(500+100*id, 12), ID: id})
 	}
 	_, served := finish(t, e)
 	if l := e.Load(); l.Preempted == 0 || len(served) != 2 || served[0].ID != 0 {
@@ -206,8 +205,8 @@ func TestEnginePreempts(t *testing.T) {
 
 func TestEngineReset(t *testing.T) {
 	t.Parallel()
-	e := newEngine(t, sim.EngineOptions{BlockSize: 4, Blocks: 20})
-	submit(t, e, sim.Job{Prompt: tokens(0, 9), Output: tokens(500, 3)})
+	e := newEngine(t, EngineOptions{BlockSize: 4, Blocks: 20})
+	submit(t, e, Job{Prompt: tokens(0, 9), Output: tokens(500, 3)})
 	e.Step()
 	if e.Reset(false) {
 		t.Error("a reset is granted while a request runs")
@@ -219,7 +218,7 @@ func TestEngineReset(t *testing.T) {
 	if events, _ := e.Step(); events != nil { // it is idle
 		t.Errorf("an idle engine says %s", said(events))
 	}
-	submit(t, e, sim.Job{Prompt: tokens(0, 9), Output: tokens(500, 3)})
+	submit(t, e, Job{Prompt: tokens(0, 9), Output: tokens(500, 3)})
 	if events, _ := e.Step(); said(events) != "cleared +0,4" {
 		t.Errorf("events %s", said(events))
 	}
@@ -233,11 +232,11 @@ func TestEngineReset(t *testing.T) {
 
 func TestEngineRefuses(t *testing.T) {
 	t.Parallel()
-	if _, err := sim.NewEngine(sim.EngineOptions{Blocks: -1}); err == nil {
+	if _, err := NewEngine(EngineOptions{Blocks: -1}); err == nil {
 		t.Error("an engine of -1 blocks")
 	}
-	e := newEngine(t, sim.EngineOptions{BlockSize: 4, Blocks: 2})
-	for _, j := range []sim.Job{{Output: tokens(0, 1)}, {Prompt: tokens(0, 1)}, {Prompt: tokens(0, 8), Output: tokens(8, 1)}} {
+	e := newEngine(t, EngineOptions{BlockSize: 4, Blocks: 2})
+	for _, j := range []Job{{Output: tokens(0, 1)}, {Prompt: tokens(0, 1)}, {Prompt: tokens(0, 8), Output: tokens(8, 1)}} {
 		if e.Submit(j) == nil {
 			t.Errorf("a job of %d and %d tokens", len(j.Prompt), len(j.Output))
 		}
@@ -247,7 +246,9 @@ func TestEngineRefuses(t *testing.T) {
 // shadow is the naivest index of one engine: it believes its batches.
 type shadow struct {
 	counts  map[uint64]int
-	content map[uint64]sim.Resident
+	content map[uint64]Resident
+	// removals and clears count events.
+	removals, clears int
 }
 
 // take decodes a payload and applies it, and fails where that makes no sense.
@@ -266,7 +267,7 @@ func (s *shadow) take(t *testing.T, payload []byte) {
 				t.Fatalf("a store behind a block that is not there")
 			}
 			for k, h := range e.Hashes {
-				r := sim.Resident{Hash: h, Parent: parent, Tokens: e.Tokens[k*e.BlockSize : (k+1)*e.BlockSize]}
+				r := Resident{Hash: h, Parent: parent, Tokens: e.Tokens[k*e.BlockSize : (k+1)*e.BlockSize]}
 				if old, ok := s.content[h.N]; ok && !same(old, r) {
 					t.Fatalf("one hash, two contents:\n%s", gocmp.Diff(old, r))
 				}
@@ -275,6 +276,7 @@ func (s *shadow) take(t *testing.T, payload []byte) {
 				parent = h
 			}
 		case wire.Removed:
+			s.removals++
 			for _, h := range e.Hashes {
 				if s.counts[h.N]--; s.counts[h.N] < 0 {
 					t.Fatal("a block is removed that is not there")
@@ -284,6 +286,7 @@ func (s *shadow) take(t *testing.T, payload []byte) {
 				}
 			}
 		case wire.Cleared:
+			s.clears++
 			clear(s.counts)
 		default:
 			t.Fatalf("%s: %v", e.Kind, e.Err)
@@ -291,8 +294,8 @@ func (s *shadow) take(t *testing.T, payload []byte) {
 	}
 }
 
-func (s *shadow) residents() []sim.Resident {
-	var out []sim.Resident
+func (s *shadow) residents() []Resident {
+	var out []Resident
 	for _, h := range slices.Sorted(maps.Keys(s.counts)) {
 		r := s.content[h]
 		r.Copies = s.counts[h]
@@ -309,7 +312,7 @@ func (s *shadow) total() (n int) {
 }
 
 func newShadow() *shadow {
-	return &shadow{counts: map[uint64]int{}, content: map[uint64]sim.Resident{}}
+	return &shadow{counts: map[uint64]int{}, content: map[uint64]Resident{}}
 }
 
 // TestEngineProperty drives engines through histories that are likely to find
@@ -319,9 +322,9 @@ func newShadow() *shadow {
 func TestEngineProperty(t *testing.T) {
 	t.Parallel()
 	preempted := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		opt := sim.EngineOptions{
+		opt := EngineOptions{
 			Blocks: 8 + rng.IntN(40), BlockSize: 1 + rng.IntN(5), StepTokens: 5 + rng.IntN(40), Running: 1 + rng.IntN(6),
 		}
 		e, s := newEngine(t, opt), newShadow()
@@ -333,7 +336,7 @@ func TestEngineProperty(t *testing.T) {
 		}
 		for range 400 {
 			if rng.IntN(3) == 0 {
-				j := sim.Job{Prompt: prompt(), Output: tokens(100*rng.IntN(3), 1+rng.IntN(9)), SkipRead: rng.IntN(10) == 0}
+				j := Job{Prompt: prompt(), Output: tokens(100*rng.IntN(3), 1+rng.IntN(9)), SkipRead: rng.IntN(10) == 0}
 				if e.Submit(j) == nil {
 					jobs++
 				}
@@ -343,7 +346,7 @@ func TestEngineProperty(t *testing.T) {
 			}
 			events, served := e.Step()
 			if len(events) > 0 {
-				s.take(t, sim.AppendBatch(nil, 1, events, 0))
+				s.take(t, AppendBatch(nil, 1, events, 0))
 			}
 			for i := range served {
 				if limit := (len(served[i].Prompt) - 1) / opt.BlockSize * opt.BlockSize; served[i].Cached > limit {
@@ -367,7 +370,7 @@ func TestEngineProperty(t *testing.T) {
 		}
 		events, served := finish(t, e)
 		if len(events) > 0 {
-			s.take(t, sim.AppendBatch(nil, 1, events, 0))
+			s.take(t, AppendBatch(nil, 1, events, 0))
 		}
 		if done += len(served); done != jobs {
 			t.Errorf("seed %d: %d of %d jobs done", seed, done, jobs)
@@ -379,7 +382,7 @@ func TestEngineProperty(t *testing.T) {
 	}
 }
 
-func same(a, b sim.Resident) bool {
+func same(a, b Resident) bool {
 	return a.Hash == b.Hash && a.Parent == b.Parent && a.Copies == b.Copies && slices.Equal(a.Tokens, b.Tokens)
 }
 
@@ -431,8 +434,8 @@ func TestEngineHashes(t *testing.T) {
 				prompt = append(prompt, b.Tokens...)
 				want = append(want, b.Hash)
 			}
-			e := newEngine(t, sim.EngineOptions{BlockSize: len(c.Blocks[0].Tokens), Seed: s.Seed})
-			submit(t, e, sim.Job{Prompt: prompt, Output: tokens(0, 1)})
+			e := newEngine(t, EngineOptions{BlockSize: len(c.Blocks[0].Tokens), Seed: s.Seed})
+			submit(t, e, Job{Prompt: prompt, Output: tokens(0, 1)})
 			events, _ := e.Step()
 			var got []string
 			for _, h := range events[0].Hashes {
@@ -479,7 +482,7 @@ func TestAppendBatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := sim.AppendBatch(nil, b.Engine, b.Events, b.Rank)
+			got := AppendBatch(nil, b.Engine, b.Events, b.Rank)
 			if !bytes.Equal(got, rec.Frames[2]) {
 				t.Fatalf("%s, batch %d:\n%x, want\n%x", name, n, got, rec.Frames[2])
 			}
@@ -528,7 +531,7 @@ func TestRealFleet(t *testing.T) {
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.Start, b.Start) })
 
-	engines, open := map[string]*sim.Engine{}, map[string]map[int]bool{}
+	engines, open := map[string]*Engine{}, map[string]map[int]bool{}
 	cached := make([]int, len(rows))
 	step := func(name string) {
 		_, served := engines[name].Step()
@@ -541,7 +544,7 @@ func TestRealFleet(t *testing.T) {
 	for id, r := range rows {
 		e := engines[r.Replica]
 		if e == nil {
-			e = newEngine(t, sim.EngineOptions{Blocks: 199, BlockSize: 32})
+			e = newEngine(t, EngineOptions{Blocks: 199, BlockSize: 32})
 			engines[r.Replica], open[r.Replica] = e, map[int]bool{}
 		}
 		ended := func(id int) bool { return rows[id].End < r.Start }
@@ -553,7 +556,7 @@ func TestRealFleet(t *testing.T) {
 		if prompt == nil {
 			prompt = c.Prompt
 		}
-		submit(t, e, sim.Job{Prompt: prompt, Output: c.Tokens, ID: id})
+		submit(t, e, Job{Prompt: prompt, Output: c.Tokens, ID: id})
 		open[r.Replica][id] = true
 		byReplica[r.Replica] = append(byReplica[r.Replica], id)
 	}
