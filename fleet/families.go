@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"strconv"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -15,6 +16,8 @@ type family struct {
 	// Otherwise the largest counts: SGLang repeats a gauge for every scheduler
 	// of a rank, and for every priority beside their total.
 	sum bool
+	// endpoint is the only value of Dynamo's label dynamo_endpoint that counts.
+	endpoint string
 	// process marks a metric of the whole process, which holds for each rank.
 	process bool
 	// value or labels puts what was found into the reading.
@@ -29,9 +32,16 @@ type family struct {
 // the client library. vllm:gpu_prefix_cache_* is left out on purpose: early
 // releases counted blocks there, not tokens. SGLang: its metrics collector of
 // 0.5.23; cache_config_info is what releases before 0.5.11 had instead of the
-// page_size and num_pages gauges.
-var families = []family{
+// page_size and num_pages gauges. Dynamo: a worker's own metrics of 1.6, which
+// come first since the engine's on the same page are better; total_blocks
+// counts vLLM's null block too.
+var families = withRay([]family{
 	{name: "process_start_time_seconds", process: true, value: setStarted},
+
+	{name: "dynamo_component_inflight_requests", endpoint: "generate", sum: true, value: setRunning},
+	{name: "dynamo_component_requests_total", endpoint: "generate", sum: true, value: setRequests},
+	{name: "dynamo_component_gpu_cache_usage_percent", value: setUsage},
+	{name: "dynamo_component_total_blocks", value: func(r *reading, v float64) { r.facts.Capacity = count(v) }},
 
 	{name: "vllm:num_requests_running", value: setRunning},
 	{name: "vllm:num_requests_waiting", value: setWaiting},
@@ -55,15 +65,34 @@ var families = []family{
 	{name: "sglang:cache_config_info", labels: sglangConfig},
 	{name: "sglang:page_size", value: func(r *reading, v float64) { r.pageTokens = count(v) }},
 	{name: "sglang:max_total_num_tokens", value: func(r *reading, v float64) { r.poolTokens = count(v) }},
-}
+})
 
-var wanted = func() map[string]bool {
-	m := make(map[string]bool, len(families))
-	for _, f := range families {
-		m[f.name] = true
+var wanted = func() map[string]*family {
+	m := make(map[string]*family, len(families))
+	for i := range families {
+		m[families[i].name] = &families[i]
 	}
 	return m
 }()
+
+// rankLabels are the labels that name a data-parallel rank.
+var rankLabels = []string{"engine", "dp_rank"}
+
+// rayReplica is the label with which Ray Serve tells replicas apart.
+const rayReplica = "ReplicaId"
+
+// withRay adds vLLM's metrics as they are named on the page of a Ray node,
+// where no colon is allowed.
+func withRay(base []family) []family {
+	all := base
+	for _, f := range base {
+		if name, ok := strings.CutPrefix(f.name, "vllm:"); ok {
+			f.name = "ray_vllm_" + name
+			all = append(all, f)
+		}
+	}
+	return all
+}
 
 func setStarted(r *reading, v float64)  { r.facts.Started, _ = wire.TimeOf(v) }
 func setRunning(r *reading, v float64)  { r.load.Running, r.load.Known = v, true }

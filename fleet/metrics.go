@@ -32,7 +32,8 @@ const (
 // engine: a wrong port, most often.
 var ErrNoEngine = errors.New("no vLLM or SGLang metric on the page")
 
-// ParseMetrics reads the Prometheus text page of a vLLM or SGLang server.
+// ParseMetrics reads the Prometheus text page of a vLLM or SGLang server, also
+// as Ray Serve renames it, or of a worker of Dynamo's.
 //
 // A page can speak for several data-parallel ranks (label engine for vLLM,
 // dp_rank for SGLang). The series of rank are taken; where the page does not
@@ -46,12 +47,28 @@ var ErrNoEngine = errors.New("no vLLM or SGLang metric on the page")
 // ignored. Lines of other families are not looked at, so whatever is wrong
 // with them is no error; a malformed line of a family that is read is one.
 func ParseMetrics(text string, rank int) (wire.Facts, wire.Load, error) {
-	if len(text) > MaxPage {
-		return wire.Facts{}, wire.Load{}, fmt.Errorf("metrics page of %d bytes: more than %d", len(text), MaxPage)
-	}
-	kept, err := keep(text)
+	page, err := parse(text, func(name string) bool { return wanted[name] != nil })
 	if err != nil {
+		return wire.Facts{}, wire.Load{}, err
+	}
+	var r reading
+	if err := r.choose(page, rank); err != nil {
 		return wire.Facts{}, wire.Load{}, fmt.Errorf("metrics page: %w", err)
+	}
+	for i := range families {
+		r.take(&families[i], page[families[i].name])
+	}
+	return r.result()
+}
+
+// parse reads the samples of the families that are wanted.
+func parse(text string, wanted func(name string) bool) (map[string]*dto.MetricFamily, error) {
+	if len(text) > MaxPage {
+		return nil, fmt.Errorf("metrics page of %d bytes: more than %d", len(text), MaxPage)
+	}
+	kept, err := keep(text, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("metrics page: %w", err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	page, err := parser.TextToMetricFamilies(strings.NewReader(kept))
@@ -64,30 +81,22 @@ func ParseMetrics(text string, rank int) (wire.Facts, wire.Load, error) {
 		if !strings.HasSuffix(text, "\n") {
 			err = fmt.Errorf("%w (the last line has no end: cut off?)", err)
 		}
-		return wire.Facts{}, wire.Load{}, fmt.Errorf("metrics page: %w", err)
+		return nil, fmt.Errorf("metrics page: %w", err)
 	}
-	var r reading
-	if err := r.choose(page, rank); err != nil {
-		return wire.Facts{}, wire.Load{}, fmt.Errorf("metrics page: %w", err)
-	}
-	for i := range families {
-		r.take(&families[i], page[families[i].name])
-	}
-	return r.result()
+	return page, nil
 }
 
-// keep cuts a page down to the samples of families in the table. It drops
+// keep cuts a page down to the samples of families that are wanted. It drops
 // comments too: a HELP text is never used, and without a TYPE every sample is
 // one plain number, so a page cannot turn a gauge into a histogram.
-func keep(text string) (string, error) {
+func keep(text string, wanted func(name string) bool) (string, error) {
 	var b strings.Builder
 	samples := 0
 	for line := range strings.Lines(text) {
-		s := strings.TrimLeft(line, " \t")
-		end := strings.IndexAny(s, "{ \t")
-		if end <= 0 || !wanted[s[:end]] {
+		if name := nameOf(line); name == "" || !wanted(name) {
 			continue
 		}
+		s := strings.TrimLeft(line, " \t")
 		samples++
 		if samples > MaxSamples || b.Len()+len(s) > maxKept {
 			return "", fmt.Errorf("more than %d samples or %d bytes of them", MaxSamples, maxKept)
@@ -100,6 +109,16 @@ func keep(text string) (string, error) {
 		}
 	}
 	return b.String(), nil
+}
+
+// nameOf gives the name of a line's sample, or nothing where it has none.
+func nameOf(line string) string {
+	s := strings.TrimLeft(line, " \t")
+	end := strings.IndexAny(s, "{ \t")
+	if end <= 0 || s[0] == '#' {
+		return ""
+	}
+	return s[:end]
 }
 
 // reading is a page on its way into Facts and Load.
@@ -118,13 +137,19 @@ type reading struct {
 
 // choose settles which rank's series are read.
 func (r *reading) choose(page map[string]*dto.MetricFamily, rank int) error {
-	ranks := map[string]bool{}
+	ranks, replicas := map[string]bool{}, map[string]bool{}
 	for _, f := range page {
 		for _, m := range f.GetMetric() {
 			if v := rankOf(m); v != "" {
 				ranks[v] = true
 			}
+			if v := label(m, rayReplica); v != "" {
+				replicas[v] = true
+			}
 		}
+	}
+	if len(replicas) > 1 {
+		return fmt.Errorf("speaks for Ray replicas %q, which share a rank: give each a page of its own, or no metrics", some(replicas))
 	}
 	r.alone = len(ranks) <= 1
 	if want := strconv.Itoa(rank); ranks[want] {
@@ -137,12 +162,17 @@ func (r *reading) choose(page map[string]*dto.MetricFamily, rank int) error {
 		}
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(ranks))
+	return fmt.Errorf("speaks for ranks %q, and rank %d is none of them", some(ranks), rank)
+}
+
+// some lists the first few of a set.
+func some(set map[string]bool) []string {
+	names := slices.Sorted(maps.Keys(set))
 	const most = 8
 	if len(names) > most {
 		names = append(names[:most], "…")
 	}
-	return fmt.Errorf("speaks for ranks %q, and rank %d is none of them", names, rank)
+	return names
 }
 
 // take hands a family's samples of the chosen rank to its setters.
@@ -150,6 +180,9 @@ func (r *reading) take(f *family, samples *dto.MetricFamily) {
 	var value float64
 	found := false
 	for _, m := range samples.GetMetric() {
+		if f.endpoint != "" && label(m, "dynamo_endpoint") != f.endpoint {
+			continue
+		}
 		rank := rankOf(m)
 		if rank != r.rank && (rank != "" || !r.alone && !f.process) {
 			continue
@@ -193,7 +226,7 @@ func (r *reading) result() (wire.Facts, wire.Load, error) {
 
 func rankOf(m *dto.Metric) string {
 	for _, l := range m.GetLabel() {
-		if n := l.GetName(); n == "engine" || n == "dp_rank" {
+		if slices.Contains(rankLabels, l.GetName()) {
 			return l.GetValue()
 		}
 	}

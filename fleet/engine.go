@@ -1,0 +1,245 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// engine is one replica that is asked or given, and what came of it before.
+type engine struct {
+	target
+	// last are its members of the last round in which it answered.
+	last []Member
+	// raw and facts are its description then, and what its metrics page said.
+	raw   []byte
+	facts map[int]wire.Facts
+}
+
+// look gives the engine's members. With an error they are those of before, or
+// stand for an engine that was never reached.
+func (e *engine) look(ctx context.Context, p *Prober) ([]Member, error) {
+	var desc description
+	var err error
+	if e.Engine != "" {
+		desc, err = p.describe(ctx, e.Engine)
+	}
+	if e.Events != "" {
+		members := e.given(desc)
+		if err != nil && !errors.Is(err, errSilent) {
+			return members, fmt.Errorf("%w: what the configuration gives is used alone", err)
+		}
+		e.learn(ctx, p, desc, members)
+		return members, nil
+	}
+	switch {
+	case errors.Is(err, errSilent):
+		return []Member{e.without(err.Error())}, nil
+	case err != nil && e.last != nil:
+		return e.last, fmt.Errorf("%w: its %d members of before are kept", err, len(e.last))
+	case err != nil:
+		problem := fmt.Sprintf("%v: start the engine, or correct its address", err)
+		var status *StatusError
+		if errors.As(err, &status) {
+			problem = fmt.Sprintf("%v: it does not tell its event socket, so give events", err)
+		}
+		return []Member{e.without(problem)}, err
+	}
+	e.last = e.described(desc)
+	e.learn(ctx, p, desc, e.last)
+	return e.last, nil
+}
+
+// given makes the members of an address that was given, with what the engine
+// says beside it.
+func (e *engine) given(desc description) []Member {
+	base, err := parseAddress(e.Events)
+	if err != nil { // it was checked
+		return []Member{e.without(err.Error())}
+	}
+	ranks := e.Ranks
+	if ranks == 0 && base.path == "" {
+		ranks = len(desc.publishers)
+	}
+	ranks = max(1, ranks)
+	said := map[int]publisher{}
+	for _, p := range desc.publishers {
+		said[p.rank] = p
+	}
+	members := make([]Member, ranks)
+	for rank := range members {
+		m := e.member(rank, ranks)
+		p, described := said[rank]
+		m.Facts, m.Bind = desc.facts, e.Bind
+		m.Buffer, m.HWM, m.Queue = p.buffer, p.hwm, p.queue
+		p.rank = rank
+		p.events, err = base.rank(rank)
+		if err == nil {
+			err = e.reach(&m, p)
+		}
+		switch {
+		case err != nil:
+			m.fail(err.Error())
+		case desc.off != "":
+			m.fail(desc.off)
+		case described:
+			m.heard(p.topic)
+		}
+		members[rank] = m
+	}
+	return members
+}
+
+// reach fills in a publisher's addresses; a replay socket that was given goes
+// before one that the engine named.
+func (e *engine) reach(m *Member, p publisher) error {
+	m.Events = p.events.String()
+	if e.Replay != "" {
+		base, err := parseAddress(e.Replay)
+		if err == nil {
+			p.replay, err = base.rank(p.rank)
+		}
+		if err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+	}
+	if p.replay != (address{}) {
+		m.Replay = p.replay.String()
+	}
+	return nil
+}
+
+// fail says why a member cannot be tapped.
+func (m *Member) fail(problem string) {
+	m.Events, m.Replay, m.Bind, m.Problem = "", "", false, problem
+}
+
+// heard holds the topic that the publisher uses against those wanted.
+func (m *Member) heard(topic string) {
+	for _, want := range m.Topics {
+		if strings.HasPrefix(topic, want) {
+			return
+		}
+	}
+	if len(m.Topics) > 0 {
+		m.fail(fmt.Sprintf("its topic is %q, which none of the topics %q is a prefix of: correct topics, or leave it out", topic, m.Topics))
+	}
+}
+
+// described makes the members of what an engine says.
+func (e *engine) described(desc description) []Member {
+	if desc.off != "" {
+		m := e.without(desc.off)
+		m.Facts = desc.facts
+		return []Member{m}
+	}
+	var members []Member
+	add := func(kind Kind, list []publisher) {
+		for _, p := range list {
+			m := e.member(p.rank, len(list))
+			m.Kind, m.Facts = kind, desc.facts
+			m.Buffer, m.HWM, m.Queue = p.buffer, p.hwm, p.queue
+			switch err := e.reach(&m, p); {
+			case p.problem != "":
+				m.fail(p.problem)
+			case kind == LoadOnly:
+				m.Replay, m.Metrics, m.Topics = "", "", []string{p.topic}
+			case err != nil:
+				m.fail(err.Error())
+			default:
+				m.heard(p.topic)
+			}
+			members = append(members, m)
+		}
+	}
+	add(Engine, desc.publishers)
+	add(LoadOnly, desc.loads)
+	return members
+}
+
+// learn adds what the metrics page of a vLLM server says: its description
+// lacks the model and whether prefix caching is on. The page is read when the
+// description changes, and as long as it is not to be had or caching is off.
+func (e *engine) learn(ctx context.Context, p *Prober, desc description, members []Member) {
+	if !desc.onPage || desc.off != "" {
+		return
+	}
+	if !bytes.Equal(e.raw, desc.raw) {
+		e.raw, e.facts = desc.raw, nil
+	}
+	if e.facts == nil {
+		page, err := p.Probe(ctx, members[0].Metrics)
+		if err != nil {
+			return
+		}
+		e.facts = map[int]wire.Facts{}
+		for _, m := range members {
+			if facts, _, err := ParseMetrics(string(page.Body), m.Rank); err == nil {
+				e.facts[m.Rank] = facts
+			}
+		}
+	}
+	again := len(e.facts) == 0
+	for i := range members {
+		m := &members[i]
+		m.Facts = e.facts[m.Rank]
+		if on := m.Facts.PrefixCaching; on != nil && !*on && m.Problem == "" {
+			m.fail("prefix caching is off, so there are no cache events: start it with --enable-prefix-caching")
+			again = true
+		}
+	}
+	if again {
+		e.facts = nil
+	}
+}
+
+// member is the engine's member of a rank, out of as many.
+func (e *engine) member(rank, ranks int) Member {
+	m := Member{
+		Name: wire.Replica(e.name()), Topics: e.Topics, Metrics: e.metrics(), Rank: -1,
+		User: e.User, Password: e.Password, Found: e.found,
+	}
+	if ranks > 1 {
+		m.Name += wire.Replica("/" + strconv.Itoa(rank))
+		m.Rank = rank
+	}
+	return m
+}
+
+// without is the engine where it has no socket that can be tapped.
+func (e *engine) without(problem string) Member {
+	m := e.member(0, 1)
+	m.fail(problem)
+	return m
+}
+
+// key tells engines apart from round to round.
+func (e *engine) key() string { return e.name() + " " + e.Engine + " " + e.Events }
+
+func (e *engine) name() string {
+	if e.Name != "" {
+		return e.Name
+	}
+	if u, err := url.Parse(e.Engine); err == nil && u.Host != "" {
+		return u.Host
+	}
+	_, place, _ := strings.Cut(e.Events, "://")
+	return place
+}
+
+func (e *engine) metrics() string {
+	if e.Metrics != "" || e.Engine == "" {
+		return e.Metrics
+	}
+	u, err := url.Parse(e.Engine)
+	if err != nil { // it was checked
+		return ""
+	}
+	return u.JoinPath("metrics").String()
+}
