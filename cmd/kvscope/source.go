@@ -48,7 +48,7 @@ func (in *input) flags(cmd *cobra.Command) {
 // maxIndexFlag bounds the index; 962 MB were measured for a million blocks of a
 // recording, half of it the collector's room.
 func maxIndexFlag(f *pflag.FlagSet, blocks *int) {
-	f.IntVar(blocks, "max-index", 8<<20, "most distinct blocks to keep in the index (about 1 KB of memory each)")
+	f.IntVar(blocks, "max-index", defaultMaxIndex, "most distinct blocks to keep in the index (about 1 KB of memory each)")
 }
 
 // indexOptions checks the bound.
