@@ -43,6 +43,13 @@ func (l *Live) Run(ctx context.Context, src wire.Source) error {
 	}
 }
 
+// Say adds a note about the source as a whole.
+func (l *Live) Say(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.obs.Push(wire.Record{At: l.obs.now, Kind: wire.Note, Text: text})
+}
+
 // restless is how far time must have gone on for a fleet of which nothing new
 // is heard to look different: ages are shown in seconds.
 const restless = wire.Time(1e9)

@@ -17,15 +17,16 @@ import (
 func newReport() *cobra.Command {
 	var in input
 	cmd := &cobra.Command{
-		Use:   "report --from FILE",
+		Use:   "report",
 		Short: "Say what every replica holds and how sure that is",
-		Args:  cobra.NoArgs,
+		Long: `report says what every replica holds and how sure that is, of a recording
+(--from FILE) or of a running fleet, which it listens to for --for (10 s).`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o, err := in.observe(cmd, nil, nil)
-			if o == nil {
+			s, err := in.snapshot(cmd)
+			if s == nil {
 				return err
 			}
-			s := o.Snapshot()
 			if in.json {
 				return first(report.JSON(cmd.OutOrStdout(), s, sentence(err)), err)
 			}
@@ -36,6 +37,7 @@ func newReport() *cobra.Command {
 		},
 	}
 	in.flags(cmd)
+	jsonFlag(cmd, &in.json)
 	return cmd
 }
 
@@ -43,7 +45,7 @@ func newDiagnose() *cobra.Command {
 	var in input
 	var failOn string
 	cmd := &cobra.Command{
-		Use:   "diagnose --from FILE",
+		Use:   "diagnose",
 		Short: "List what is wrong, with evidence; exit code 1 if an open finding is an error",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,11 +53,10 @@ func newDiagnose() *cobra.Command {
 			if err != nil {
 				return usageError("--fail-on: %w", err)
 			}
-			o, err := in.observe(cmd, nil, nil)
-			if o == nil {
+			s, err := in.snapshot(cmd)
+			if s == nil {
 				return err
 			}
-			s := o.Snapshot()
 			if len(s.Replicas) == 0 && !in.json {
 				return err // nothing was looked at
 			}
@@ -76,6 +77,7 @@ func newDiagnose() *cobra.Command {
 		},
 	}
 	in.flags(cmd)
+	jsonFlag(cmd, &in.json)
 	cmd.Flags().StringVar(&failOn, "fail-on", "error", "exit with 1 if an open finding is at least this severe: info, warning or error")
 	return cmd
 }
@@ -121,7 +123,8 @@ It measures, and does not judge: the exit code is 0 whatever it finds.`,
 			return err
 		},
 	}
-	in.flags(cmd)
+	in.recordingFlags(cmd)
+	jsonFlag(cmd, &in.json)
 	cmd.Flags().StringVar(&logPath, "requests", "", "requests log: JSON Lines, plain or gzip")
 	cmd.Flags().StringSliceVar(&rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
 	if err := cmd.MarkFlagRequired("requests"); err != nil {

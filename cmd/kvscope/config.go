@@ -58,7 +58,7 @@ func (c *liveConfig) empty() bool {
 }
 
 // errNoFleet says that nothing says where replicas are.
-var errNoFleet = errors.New("nothing says where the fleet is: give --replica, --engine, --dns, --dynamo, --kubernetes or --nats, or write a configuration with `kvscope init`")
+var errNoFleet = errors.New("nothing says what to look at: give --engine, --replica, --dns, --dynamo, --kubernetes or --nats for a running fleet (or write a configuration with kvscope init), or --from FILE for a recording")
 
 // configPath is where the configuration is unless told otherwise.
 func configPath(getenv func(string) string) (string, error) {

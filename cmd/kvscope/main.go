@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func usageError(format string, args ...any) error {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A read that blocks does not see the context: a second interrupt kills, and
 	// so does a second's patience.
 	release := context.AfterFunc(ctx, func() {
@@ -103,6 +104,6 @@ Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
 		Version:       version(),
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newInit())
+	root.AddCommand(newLive(), newRecord(), newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newInit())
 	return root
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/docs"
 	"github.com/kvscope/kvscope/observe"
-	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/tui"
 )
 
@@ -78,22 +77,6 @@ func findingCount(s *observe.Snapshot) string {
 		}
 	}
 	return fmt.Sprintf("%d replicas, %d records, %d findings, %d of them open.", len(s.Replicas), s.Records, len(s.Findings), open)
-}
-
-// watch shows what a Live brings until ctx ends or over is closed: on a
-// terminal until the user quits, and otherwise only the changes, or with JSON
-// the report of the end. damage gives, once over is closed, what ended it.
-func (s *screen) watch(ctx context.Context, cmd *cobra.Command, live *observe.Live, opt tui.Options, over <-chan struct{}, damage func() error) error {
-	out := cmd.OutOrStdout()
-	switch {
-	case s.json:
-		wait(ctx, over)
-		return report.JSON(out, live.Snapshot(), sentence(damage()))
-	case s.plain || !usable(cmd):
-		return s.changes(ctx, out, live, over)
-	}
-	opt.Feed = live
-	return s.show(ctx, cmd, opt)
 }
 
 // changes prints what changes, a few times a second.

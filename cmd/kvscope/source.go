@@ -19,7 +19,6 @@ import (
 
 	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/explain"
-	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/stream"
@@ -30,19 +29,30 @@ import (
 type input struct {
 	from     string
 	at       string
+	period   time.Duration
+	fleet    liveFlags
 	json     bool
 	maxIndex int
 }
 
-func (in *input) flags(cmd *cobra.Command) {
+// recordingFlags are those of commands that need a recording.
+func (in *input) recordingFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&in.from, "from", "", "recording to read: a file (capture, or JSON Lines, plain or gzip), its folder, or - for standard input")
 	f.StringVar(&in.at, "at", "", "stop at this moment: Unix seconds, RFC 3339, or +offset from the start such as +90s")
-	f.BoolVar(&in.json, "json", false, "write JSON")
 	maxIndexFlag(f, &in.maxIndex)
-	if err := cmd.MarkFlagRequired("from"); err != nil {
-		panic(err) // the flag is defined above
-	}
+}
+
+// flags are those of commands that look at a recording or a running fleet.
+func (in *input) flags(cmd *cobra.Command) {
+	in.recordingFlags(cmd)
+	cmd.Flags().Lookup("from").Usage += "; without it, the running fleet"
+	cmd.Flags().DurationVar(&in.period, "for", 0, "observe for so long, such as 30s")
+	in.fleet.add(cmd)
+}
+
+func jsonFlag(cmd *cobra.Command, json *bool) {
+	cmd.Flags().BoolVar(json, "json", false, "write JSON")
 }
 
 // maxIndexFlag bounds the index; 962 MB were measured for a million blocks of a
@@ -59,33 +69,22 @@ func indexOptions(blocks int) (index.Options, error) {
 	return index.Options{MaxBlocks: blocks}, nil
 }
 
-// observe reads the source to its end, or to the moment asked for. An error
-// beside an Observer says what could not be read; the rest is in the Observer
-// all the same.
+// observe reads a recording to its end, or to the moment asked for, and judges
+// requests by it. An error beside an Observer says what could not be read; the
+// rest is in the Observer all the same.
 func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename map[string]wire.Replica) (*observe.Observer, error) {
-	stop, err := parseMoment(in.at)
+	src, err := in.recorded(cmd)
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := indexOptions(in.maxIndex)
-	if err != nil {
-		return nil, err
-	}
-	src, err := open(in.from, cmd.InOrStdin())
-	if err != nil {
-		return nil, inputError(err)
-	}
-	defer src.Close()
-	o := observe.New(observe.Options{
-		Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds,
-		Requests: requests, Rename: rename,
-	})
-	cut := &until{Source: src, moment: stop}
+	defer src.close()
+	src.opt.Requests, src.opt.Rename = requests, rename
+	o := observe.New(src.opt)
 	progress, done := progressOn(cmd.ErrOrStderr())
-	err = o.Run(cmd.Context(), cut, progress)
+	err = o.Run(cmd.Context(), src, progress)
 	done()
-	if err == nil && o.Records() == 0 && cut.first != 0 {
-		return nil, usageError("--at %s is before the recording begins (%s)", in.at, stamp(cut.first))
+	if err == nil && o.Records() == 0 && src.cut.first != 0 {
+		return nil, usageError("--at %s is before the recording begins (%s)", in.at, stamp(src.cut.first))
 	}
 	if err == nil && o.Records() > 0 && len(o.Replicas()) == 0 {
 		err = noEvents(in.from)
@@ -94,6 +93,37 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 		return o, inputError(err)
 	}
 	return o, nil
+}
+
+// snapshot gives what the source shows at its end, or a running fleet once the
+// time asked for is over. An error beside it says what could not be read.
+func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
+	if in.from != "" {
+		o, err := in.observe(cmd, nil, nil)
+		if o == nil {
+			return nil, err
+		}
+		return o.Snapshot(), err
+	}
+	ctx, cancel := in.wait(cmd.Context(), defaultPeriod)
+	defer cancel()
+	src, err := in.follow(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer src.close()
+	live := observe.NewLive(src.opt, src.clock)
+	done := countdown(ctx, cmd.ErrOrStderr(), live)
+	err = ended(ctx, live.Run(ctx, src))
+	done()
+	s := live.Snapshot()
+	if err == nil {
+		err = reached(s)
+	}
+	if err != nil {
+		err = inputError(err)
+	}
+	return s, err
 }
 
 // noEvents is the error of a file that is a recording of something else.

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/capture"
+	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/tap"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// defaultPeriod is for how long a running fleet is observed by a command that
+// says something once, and was not told.
+const defaultPeriod = 10 * time.Second
+
+// following is what a command observes, whatever it is.
+type following struct {
+	wire.Source
+	opt observe.Options
+	// clock is nil where time is that of the records.
+	clock func() wire.Time
+	// recent offers replays of a running fleet, and is nil for a recording.
+	recent func(r wire.Replica, first uint64) (offer string, send func(), err error)
+	// header is for a capture of it.
+	header capture.Header
+	// cut is set for a recording.
+	cut   *until
+	close func()
+}
+
+// wait gives a context for the time that a command was told to observe: all of
+// it in a recording, and otherwise what it does unless told.
+func (in *input) wait(ctx context.Context, unless time.Duration) (context.Context, context.CancelFunc) {
+	d := in.period
+	if d == 0 {
+		d = unless
+	}
+	if d == 0 || in.from != "" {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// follow opens the recording, or begins to listen to the running fleet.
+func (in *input) follow(ctx context.Context, cmd *cobra.Command) (*following, error) {
+	switch {
+	case in.period < 0:
+		return nil, usageError("--for %s: give a time such as 30s", in.period)
+	case in.from != "":
+		return in.recorded(cmd)
+	case in.at != "":
+		return nil, usageError("--at goes with a recording (--from); for a running fleet give --for")
+	}
+	cfg, err := in.fleet.config(cmd, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.empty() {
+		return nil, usageError("%w", errNoFleet)
+	}
+	bounds, err := indexOptions(cfg.MaxIndex)
+	if err != nil {
+		return nil, err
+	}
+	finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	a := attach(ctx, cfg.tap(), finder.Run, fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
+	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, Index: bounds}), nil
+}
+
+// tap says what the tap may do.
+func (c *liveConfig) tap() tap.Options {
+	return tap.Options{Replay: tap.ReplayOptions{Policy: c.Replay, PerMinute: c.ReplayPerMinute}}
+}
+
+// name is what the fleet is called on a screen.
+func (c *liveConfig) name() string {
+	if c.File == "" {
+		return "live fleet"
+	}
+	return "fleet of " + c.File
+}
+
+// following is what a command sees of an attachment.
+func (a *attachment) following(opt observe.Options) *following {
+	opt = a.options(opt)
+	return &following{
+		Source: a, opt: opt, clock: systemTime, recent: a.recent,
+		header: capture.Header{Tool: "kvscope " + version(), Created: systemTime(), Hold: opt.Stream.Hold},
+		close:  func() { _ = a.Close() },
+	}
+}
+
+// recorded opens a recording up to the moment asked for.
+func (in *input) recorded(cmd *cobra.Command) (*following, error) {
+	if in.from == "" {
+		return nil, usageError("%s needs a recording: give --from FILE", cmd.Name())
+	}
+	stop, err := parseMoment(in.at)
+	if err != nil {
+		return nil, err
+	}
+	if in.period > 0 {
+		if stop.set {
+			return nil, usageError("give --at or --for, not both: they say the same of a recording")
+		}
+		stop = moment{set: true, offset: true, at: wire.Time(in.period)}
+	}
+	bounds, err := indexOptions(in.maxIndex)
+	if err != nil {
+		return nil, err
+	}
+	src, err := open(in.from, cmd.InOrStdin())
+	if err != nil {
+		return nil, inputError(err)
+	}
+	cut := &until{Source: src, moment: stop}
+	return &following{
+		Source: cut, cut: cut, close: src.Close, header: src.header,
+		opt: observe.Options{Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds},
+	}, nil
+}
+
+// reached says in one sentence why nothing was heard of a whole fleet.
+func reached(s *observe.Snapshot) error {
+	var why []string
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
+		if r.Heard || r.Link == wire.LinkUp {
+			return nil
+		}
+		why = append(why, fmt.Sprintf("%s: %s", r.Replica, r.LinkText))
+	}
+	for _, n := range s.Notes {
+		why = append(why, n.Text)
+	}
+	const most = 3
+	if len(why) > most {
+		why = append(why[:most], fmt.Sprintf("%d more", len(why)-most))
+	}
+	if len(s.Replicas) == 0 {
+		return errors.New(strings.TrimSuffix("no replica was found: "+strings.Join(why, "; "), ": "))
+	}
+	return fmt.Errorf("no replica was reached (%s): kvscope doctor says what to do", strings.Join(why, "; "))
+}
+
+// countdown tells a terminal what is heard while it waits.
+func countdown(ctx context.Context, w io.Writer, live *observe.Live) (done func()) {
+	end, bounded := ctx.Deadline()
+	if !isTerminal(w) || !bounded {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s := live.Snapshot()
+				fmt.Fprintf(w, "\rlistening: %d replicas, %d records, %d s left \033[K", len(s.Replicas), s.Records, int(time.Until(end).Seconds()))
+			case <-ctx.Done():
+				fmt.Fprint(w, "\r\033[K")
+				return
+			}
+		}
+	}()
+	return func() {
+		stop()
+		<-over
+	}
+}
