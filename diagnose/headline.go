@@ -15,27 +15,27 @@ func Headline(v View) string {
 	if len(v.Replicas) == 0 {
 		return "No replica has been seen."
 	}
-	worst := make([]*Replica, 0, len(v.Replicas))
-	for i := range v.Replicas {
-		if !v.Replicas[i].Trust.Exact() {
-			worst = append(worst, &v.Replicas[i])
+	var said []string
+	groups := plighted(v.Replicas)
+	inexact, named := 0, 0
+	for i, g := range groups {
+		inexact += len(g.replicas)
+		if i < 3 {
+			said = append(said, g.String())
+			named += len(g.replicas)
 		}
 	}
-	slices.SortStableFunc(worst, func(a, b *Replica) int {
-		return b.Trust.Word.Badness() - a.Trust.Word.Badness()
-	})
-	var said []string
-	for _, r := range worst[:min(len(worst), 3)] {
-		said = append(said, plight(r))
-	}
-	if n := len(worst) - len(said); n > 0 {
+	switch n := inexact - named; {
+	case n == 1:
+		said = append(said, "1 more replica is not exact")
+	case n > 1:
 		said = append(said, fmt.Sprintf("%d more replicas are not exact", n))
 	}
-	exact := len(v.Replicas) - len(worst)
+	exact := len(v.Replicas) - inexact
 	switch {
-	case len(worst) == 0 && exact == 1:
+	case inexact == 0 && exact == 1:
 		said = append(said, "The replica is EXACT: the index holds what the engine holds")
-	case len(worst) == 0:
+	case inexact == 0:
 		said = append(said, fmt.Sprintf("All %d replicas are EXACT: the index holds what the engines hold", exact))
 	case exact == 1:
 		said = append(said, "1 replica is EXACT")
@@ -45,28 +45,107 @@ func Headline(v View) string {
 	return strings.Join(said, ". ") + "."
 }
 
-// plights words each reason that can come first; %s is what is in doubt.
-var plights = map[stream.Reason]string{
-	stream.LinkLost:      "has lost its link: what is shown is its last known state",
-	stream.Reconnected:   "came back and has been silent since: what it did meanwhile is unknown",
-	stream.NeverReached:  "was never reached",
-	stream.NoEvents:      "has sent no cache event: events may be off, or the topic filter wrong",
-	stream.GapOpen:       "has missed batches: its hits are guesses",
-	stream.ReplayClipped: "could replay only part of what was missed",
-	stream.LateJoin:      "was joined late: what it cached before shows only as it is used again",
-	stream.OrphanParents: "names blocks that were never announced: its hits are a lower bound",
-	stream.Undecodable:   "sends events that cannot be read",
-	stream.OverCapacity:  "announces more blocks than it has: some of its hits are phantoms",
-	stream.IndexFull:     "has more blocks than the index may keep (raise --max-index)",
+// plight words what is wrong with one replica, and with several.
+type plight struct{ one, many string }
+
+// plights words each reason that can come first.
+var plights = map[stream.Reason]plight{
+	stream.LinkLost: {
+		"has lost its link: what is shown is its last known state",
+		"have lost their links: what is shown is their last known state",
+	},
+	stream.Reconnected: {
+		"came back and has been silent since: what it did meanwhile is unknown",
+		"came back and have been silent since: what they did meanwhile is unknown",
+	},
+	stream.NeverReached: {"was never reached", "were never reached"},
+	stream.NoEvents: {
+		"has sent no cache event: events may be off, or the topic filter wrong",
+		"have sent no cache event: events may be off, or the topic filter wrong",
+	},
+	stream.GapOpen: {
+		"has missed batches: its hits are guesses",
+		"have missed batches: their hits are guesses",
+	},
+	stream.ReplayClipped: {
+		"could replay only part of what was missed",
+		"could replay only part of what was missed",
+	},
+	stream.LateJoin: {
+		"was joined late: what it cached before shows only as it is used again",
+		"were joined late: what they cached before shows only as it is used again",
+	},
+	stream.OrphanParents: {
+		"names blocks that were never announced: its hits are a lower bound",
+		"name blocks that were never announced: their hits are a lower bound",
+	},
+	stream.Undecodable: {"sends events that cannot be read", "send events that cannot be read"},
+	stream.OverCapacity: {
+		"announces more blocks than it has: some of its hits are phantoms",
+		"announce more blocks than they have: some of their hits are phantoms",
+	},
+	stream.IndexFull: {
+		"has more blocks than the index may keep (raise --max-index)",
+		"have more blocks than the index may keep (raise --max-index)",
+	},
 }
 
-func plight(r *Replica) string {
-	if r.Trust.Word == stream.Replaying {
-		return wire.Printable(string(r.Replica)) + " is replaying what was missed"
+var replaying = plight{"is replaying what was missed", "are replaying what was missed"}
+
+// company are the replicas in one plight.
+type company struct {
+	plight
+	badness  int
+	replicas []*Replica
+}
+
+// plighted groups the replicas that are not EXACT by what is wrong with them,
+// worst first.
+func plighted(replicas []Replica) []company {
+	var out []company
+	for i := range replicas {
+		r := &replicas[i]
+		if r.Trust.Exact() {
+			continue
+		}
+		p := replaying
+		if r.Trust.Word != stream.Replaying {
+			p = plights[r.Trust.Reasons[0]]
+		}
+		at := slices.IndexFunc(out, func(c company) bool { return c.plight == p && c.badness == r.Trust.Word.Badness() })
+		if at < 0 {
+			at = len(out)
+			out = append(out, company{plight: p, badness: r.Trust.Word.Badness()})
+		}
+		out[at].replicas = append(out[at].replicas, r)
 	}
-	s := wire.Printable(string(r.Replica)) + " " + plights[r.Trust.Reasons[0]]
-	if r.Doubt > 0 {
-		s += fmt.Sprintf(" (%d of %d blocks in doubt)", r.Doubt, r.Facts.Capacity)
+	slices.SortStableFunc(out, func(a, b company) int { return b.badness - a.badness })
+	return out
+}
+
+func (c company) String() string {
+	const most = 3
+	var names []string
+	doubt, capacity := 0, 0
+	for i, r := range c.replicas {
+		if i < most || len(c.replicas) == most+1 {
+			names = append(names, wire.Printable(string(r.Replica)))
+		}
+		if r.Doubt > 0 && r.Trust.Word != stream.Replaying {
+			doubt += r.Doubt
+			capacity += r.Facts.Capacity
+		}
 	}
-	return s
+	if n := len(c.replicas) - len(names); n > 0 {
+		names = append(names, fmt.Sprintf("%d more", n))
+	}
+	out, words := names[0], c.one
+	if n := len(names); n > 1 {
+		out, words = strings.Join(names[:n-1], ", ")+" and "+names[n-1], c.many
+	}
+	out += " " + words
+	if doubt > 0 {
+		out += fmt.Sprintf(" (%d of %d blocks in doubt)", doubt, capacity)
+	}
+	return out
 }

@@ -181,7 +181,7 @@ func engines(b *strings.Builder, replicas []diagnose.Replica) {
 	who := map[string][]string{}
 	for i := range replicas {
 		r := &replicas[i]
-		if r.Epoch == 0 {
+		if !r.Heard {
 			continue
 		}
 		recipe := r.Index.Recipe

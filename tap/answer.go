@@ -44,7 +44,10 @@ var errBytes = errors.New("the answer is larger than what may be read for one wa
 // String says what came, for people.
 func (a *answer) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d batches from %d on, in %d requests", a.batches, a.want.From, a.requests)
+	fmt.Fprintf(&b, "%d batches from %d on", a.batches, a.want.From)
+	if a.requests > 1 {
+		fmt.Fprintf(&b, ", in %d requests", a.requests)
+	}
 	if a.clipped > 0 {
 		fmt.Fprintf(&b, "; the first %d are no longer kept", a.clipped)
 	}

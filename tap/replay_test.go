@@ -104,7 +104,7 @@ func TestReplay(t *testing.T) {
 			[][]reply{steps(batches(3, 6), marker)},
 			[]uint64{3},
 			`begin 3; replayed 3; replayed 4; replayed 5; replayed 6; end marker; end ""; `,
-			"4 batches from 3 on, in 1 requests",
+			"4 batches from 3 on",
 		},
 		{"nothing there", 9, [][]reply{steps(marker)}, []uint64{9}, `begin 9; end marker; end ""; `, "0 batches"},
 		{
@@ -112,7 +112,7 @@ func TestReplay(t *testing.T) {
 			[][]reply{steps(batches(81, 83), marker)},
 			[]uint64{0},
 			`begin 0; replayed 81; replayed 82; replayed 83; end marker; end ""; `,
-			"3 batches from 0 on, in 1 requests; the first 81 are no longer kept",
+			"3 batches from 0 on; the first 81 are no longer kept",
 		},
 		{
 			"truncated, then whole", 0,
@@ -179,7 +179,7 @@ func TestReplay(t *testing.T) {
 			`begin 5; replayed 5; replayed 6; replayed 7; end marker; end ""; `,
 			"3 batches",
 		},
-		{"silent", 4, nil, []uint64{4}, `begin 4; end "` + silent + `"; `, "0 batches from 4 on, in 1 requests"},
+		{"silent", 4, nil, []uint64{4}, `begin 4; end "` + silent + `"; `, "0 batches from 4 on"},
 		{
 			"slow, but not too slow", 0,
 			[][]reply{steps(pause(4*time.Second), batch(0), pause(4*time.Second), batch(1), pause(4*time.Second), marker)},
