@@ -15,8 +15,8 @@ TOOLS := $(CURDIR)/bin/tools
 build: ## the program, static, as bin/kvscope
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
 
-demo: ## a report on a recording of a real fleet
-	$(GO) run ./cmd/kvscope report --from fixtures/a_fleet/events.jsonl.gz
+demo: ## a simulated fleet on the screen: no GPU, no engine, no configuration
+	@$(GO) run ./cmd/kvscope demo
 
 test: ## all tests
 	CGO_ENABLED=0 $(GO) test ./...

@@ -177,10 +177,16 @@ func (f *Fleet) show(i int) {
 	}
 	p := &page{opt: n.engine.opt, load: n.engine.Load(), started: n.started}
 	p.sources = eventSource{
-		Enabled: true, Publisher: "zmq", Endpoint: s.events, Replay: s.replays,
+		Enabled: true, Publisher: "zmq", Endpoint: anyHost(s.events), Replay: anyHost(s.replays),
 		Buffer: n.replayer.Buffer, HWM: f.opt.HWM, Queue: defaultHWM, Topic: n.topic,
 	}
 	s.page.Store(p)
+}
+
+// anyHost is an address as the configuration of an engine that binds has it:
+// vLLM connects to one that names a host.
+func anyHost(address string) string {
+	return "tcp://*:" + address[strings.LastIndexByte(address, ':')+1:]
 }
 
 // batch, down and boot make the fleet the outlet of its world. They are called

@@ -163,7 +163,7 @@ func TestReplayerToTap(t *testing.T) {
 		end, err string
 		requests uint64
 	}{
-		{"whole", ReplayerOptions{}, 0, span(0, 99), "100 batches from 0 on, in 1 requests", "", 1},
+		{"whole", ReplayerOptions{}, 0, span(0, 99), "100 batches from 0 on", "", 1},
 		{"old shape", ReplayerOptions{Old: true}, 40, span(40, 99), "60 batches", "", 1},
 		{"clipped start", ReplayerOptions{Buffer: 30}, 20, span(70, 99), "the first 50 are no longer kept", "", 1},
 		{"in the future", ReplayerOptions{}, 500, nil, "0 batches", "", 1},

@@ -104,6 +104,6 @@ Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
 		Version:       version(),
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newLive(), newRecord(), newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newInit())
+	root.AddCommand(newLive(), newRecord(), newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newDemo(), newInit())
 	return root
 }

@@ -96,4 +96,3 @@ func waitFor(what string, limit time.Duration, ok func() bool) error {
 		}
 	}
 }
-

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/report"
+	"github.com/kvscope/kvscope/sim"
+	"github.com/kvscope/kvscope/tap"
+	"github.com/kvscope/kvscope/tui"
+)
+
+// demoPeriod is how long a demo without a screen runs unless told.
+const demoPeriod = 20 * time.Second
+
+// demo holds the flags of the command.
+type demo struct {
+	screen
+	period   time.Duration
+	replicas int
+	rate     float64
+	seed     uint64
+	faults   []string
+}
+
+func newDemo() *cobra.Command {
+	var d demo
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Look at a simulated fleet with faults: no GPU, no engine, no configuration",
+		Long: "demo starts engines that cache, evict and publish as vLLM does, on the loopback\n" +
+			"of this machine, sends them conversations, lets some things go wrong and looks at\n" +
+			"it all as kvscope live would.\n\nFaults for --fault:\n" + faultList(),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
+	}
+	d.screen.flags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&d.period, "duration", 0, "run for so long (default: until you quit, and 20s without a screen)")
+	f.IntVar(&d.replicas, "replicas", 4, "engines, 1 to 64")
+	f.Float64Var(&d.rate, "rate", 6, "requests a second, 0.1 to 200")
+	f.Uint64Var(&d.seed, "seed", 1, "another number, another course of events")
+	f.StringSliceVar(&d.faults, "fault", []string{"drop", "restart"}, "what goes wrong, or none")
+	return cmd
+}
+
+// faultList is the table of faults for the help.
+func faultList() string {
+	var b strings.Builder
+	for _, f := range sim.Faults {
+		fmt.Fprintf(&b, "  %-13s %s\n", f.Name, f.Text)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (d *demo) run(cmd *cobra.Command) error {
+	look, err := d.look()
+	switch {
+	case err != nil:
+		return err
+	case d.replicas < 1 || d.replicas > 64:
+		return usageError("--replicas %d: give 1 to 64", d.replicas)
+	case !(d.rate >= 0.1 && d.rate <= 200):
+		return usageError("--rate %g: give 0.1 to 200 requests a second", d.rate)
+	case d.period < 0:
+		return usageError("--duration %s: give a time such as 30s", d.period)
+	}
+	faults := slices.DeleteFunc(slices.Clone(d.faults), func(s string) bool { return s == "none" })
+	for _, name := range faults {
+		if !slices.ContainsFunc(sim.Faults, func(f sim.Fault) bool { return f.Name == name }) {
+			return usageError("there is no fault %q; the faults are:\n%s", name, faultList())
+		}
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	shown := usable(cmd) && !d.plain && !d.json
+	if d.period == 0 && !shown {
+		d.period = demoPeriod
+	}
+	if d.period > 0 {
+		ctx, cancel = context.WithTimeout(cmd.Context(), d.period)
+	}
+	defer cancel()
+	engines, err := sim.StartFleet(ctx, sim.Options{Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults})
+	if err != nil {
+		return inputError(err)
+	}
+	defer engines.Close()
+	src, err := followDemo(ctx, engines)
+	if err != nil {
+		return err
+	}
+	defer src.close()
+	if shown || d.json || d.plain {
+		return d.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Notice: demoNotice(faults)})
+	}
+	live := observe.NewLive(src.opt, src.clock)
+	done := countdown(ctx, cmd.ErrOrStderr(), live)
+	err = ended(ctx, live.Run(ctx, src))
+	done()
+	return first(report.Text(cmd.OutOrStdout(), live.Snapshot(), ""), err)
+}
+
+// demoNotice says what will go wrong.
+func demoNotice(faults []string) string {
+	if len(faults) == 0 {
+		return "a simulated fleet in which nothing goes wrong (--fault)"
+	}
+	return "a simulated fleet in which things go wrong: " + strings.Join(faults, ", ")
+}
+
+// followDemo listens to a simulated fleet as to a real one, which says itself
+// where its sockets are.
+func followDemo(ctx context.Context, engines *sim.Fleet) (*following, error) {
+	var spec fleet.Spec
+	for _, m := range engines.Members() {
+		spec.Replicas = append(spec.Replicas, fleet.Replica{Name: m.Name, Engine: m.URL})
+	}
+	finder, err := fleet.NewFinder(spec, fleet.Options{})
+	if err != nil {
+		return nil, err
+	}
+	a := attach(ctx, tap.Options{}, finder.Run, fleet.NewScraper(fleet.Options{}).Run)
+	return a.following(observe.Options{
+		Name: "simulated fleet", Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: defaultMaxIndex},
+	}), nil
+}
