@@ -4,13 +4,17 @@ GO ?= go
 # How long each fuzz target runs.
 FUZZTIME ?= 10s
 
+# How long the soak runs, and a Python with pyzmq as its peer, if there is one.
+SOAK           ?= 5m
+KVSCOPE_PYTHON ?=
+
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Tools are built at their pinned versions into a folder of our own.
 TOOLS := $(CURDIR)/bin/tools
 
-.PHONY: build demo test ui race lint fuzz bench screens tools clean
+.PHONY: build demo test ui race lint fuzz soak bench screens tools clean
 
 build: ## the program, static, as bin/kvscope
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
@@ -47,6 +51,10 @@ fuzz: ## every fuzz target of every package, FUZZTIME each
 		echo "== $$dir $$name"; \
 		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$dir" </dev/null; \
 	done; }
+
+soak: build ## the tap under load beside pyzmq, and a recorder that is killed: SOAK long
+	$(GO) build -o bin/soak ./cmd/soak
+	bin/soak -duration $(SOAK) -python "$(KVSCOPE_PYTHON)"
 
 bench: ## all benchmarks
 	$(GO) test -run='^$$' -bench=. -benchmem ./...

@@ -93,7 +93,7 @@ func streamWords(s *scene, r *diagnose.Replica) string {
 	}
 	if r.Link != wire.LinkUnknown {
 		link := "link " + r.Link.String()
-		if r.LinkText != "" {
+		if r.LinkText != "" && r.LinkText != r.Link.String() {
 			link += " (" + r.LinkText + ")"
 		}
 		said = append(said, link)

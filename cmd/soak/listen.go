@@ -34,6 +34,7 @@ type report struct {
 }
 
 type replicaReport struct {
+	Replica  string `json:"replica"`
 	Trust    string `json:"trust"`
 	Last     uint64 `json:"last"`
 	Resident int    `json:"resident"`
@@ -88,7 +89,7 @@ func listen(index bool, in io.Reader, out io.Writer) error {
 		}
 		if live != nil && lines.Text() == "all" {
 			for _, x := range live.Snapshot().Replicas {
-				r.Replicas = append(r.Replicas, replicaReport{x.Trust.String(), x.Last, x.Index.Resident[wire.Device], len(x.Gaps), x.Batches})
+				r.Replicas = append(r.Replicas, replicaReport{string(x.Replica), x.Trust.String(), x.Last, x.Index.Resident[wire.Device], len(x.Gaps), x.Batches})
 			}
 		}
 		if err := enc.Encode(r); err != nil {

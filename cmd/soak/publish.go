@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -11,12 +12,10 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// order is a line to a publishing process: publish at this rate for so long, or
-// end. Each run begins where the one before ended.
+// order is a line to a publishing process: publish at this rate for so long. Each run begins where the one before ended.
 type order struct {
 	Rate    int     `json:"rate"`
 	Seconds float64 `json:"seconds"`
-	Quit    bool    `json:"quit"`
 }
 
 // outcome is its answer.
@@ -52,7 +51,9 @@ func publish(replicas int, in io.Reader, out io.Writer) error {
 	seqs := make([]uint64, replicas)
 	for {
 		var o order
-		if err := dec.Decode(&o); err != nil || o.Quit {
+		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		late := pace(pubs, cycles, seqs, o)

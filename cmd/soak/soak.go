@@ -85,11 +85,11 @@ func (s *soak) run() error {
 		return fmt.Errorf("the publishers: %w", err)
 	}
 	s.addresses = hello.Addresses
-	done, err := s.long(self, pub)
-	if err != nil {
-		return err
+	done, failed := s.long(self, pub)
+	if done.Published == nil {
+		return failed
 	}
-	return s.search(self, pub, done)
+	return errors.Join(failed, s.search(self, pub, done))
 }
 
 // listener starts a process that listens to all replicas.
@@ -226,14 +226,15 @@ func (s *soak) recorder() (*exec.Cmd, string, error) {
 // checkIndex holds what an index says against what was published.
 func (s *soak) checkIndex(who string, r report, published []uint64) []error {
 	var failed []error
+	slices.SortFunc(r.Replicas, func(a, b replicaReport) int { return strings.Compare(a.Replica, b.Replica) })
 	for i, x := range r.Replicas {
 		c, err := newCycle(i)
 		if err != nil {
 			return []error{err}
 		}
-		want := replicaReport{Trust: "EXACT", Last: published[i] - 1, Resident: c.holds(published[i]), Batches: published[i]}
+		want := replicaReport{Replica: string(name(i)), Trust: "EXACT", Last: published[i] - 1, Resident: c.holds(published[i]), Batches: published[i]}
 		if x != want {
-			failed = append(failed, fmt.Errorf("%s: %s: %+v, want %+v", who, name(i), x, want))
+			failed = append(failed, fmt.Errorf("%s: %+v, want %+v", who, x, want))
 		}
 	}
 	if n := len(r.Replicas); n > 0 && len(failed) == 0 {
@@ -313,6 +314,7 @@ func (s *soak) search(self string, pub *child, done outcome) error {
 				return err
 			}
 			was := done
+			done = outcome{} // the old one is still needed
 			if err := pub.say(encode(order{Rate: rate, Seconds: s.step.Seconds()})); err != nil {
 				return err
 			}
