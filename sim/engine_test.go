@@ -235,6 +235,9 @@ func TestEngineRefuses(t *testing.T) {
 	if _, err := NewEngine(EngineOptions{Blocks: -1}); err == nil {
 		t.Error("an engine of -1 blocks")
 	}
+	if _, err := NewEngine(EngineOptions{Blocks: 1 << 30}); err == nil {
+		t.Error("an engine of 2^30 blocks")
+	}
 	e := newEngine(t, EngineOptions{BlockSize: 4, Blocks: 2})
 	for _, j := range []Job{{Output: tokens(0, 1)}, {Prompt: tokens(0, 1)}, {Prompt: tokens(0, 8), Output: tokens(8, 1)}} {
 		if e.Submit(j) == nil {

@@ -58,6 +58,9 @@ type node struct {
 	replayer   ReplayerOptions
 }
 
+// maxFlights bounds the requests on their way; what would be more is not sent.
+const maxFlights = 2000
+
 // flight is a request on its way.
 type flight struct {
 	node  int
@@ -88,7 +91,8 @@ const maxLog = 10_000
 func newWorld(opt Options, out outlet) (*world, error) {
 	rng := rand.New(rand.NewPCG(opt.Seed, 0x6b7673636f7065))
 	w := &world{opt: opt, rng: rng, out: out, flights: map[int]*flight{}}
-	w.traffic = newTraffic(rng, min(2048, opt.Blocks*opt.BlockSize/6))
+	// A conversation has a turn every few seconds.
+	w.traffic = newTraffic(rng, 8+int(4*opt.Rate), min(2048, opt.Blocks*opt.BlockSize/6))
 	for i := range opt.Replicas {
 		name := "sim-" + strconv.Itoa(i)
 		w.nodes = append(w.nodes, &node{
@@ -151,6 +155,9 @@ func (w *world) tick(now wire.Time) error {
 	}
 	w.strike(now)
 	for w.due += w.opt.Rate * w.opt.Step.Seconds(); w.due >= 1; w.due-- {
+		if len(w.flights) >= maxFlights {
+			continue
+		}
 		if err := w.send(now); err != nil {
 			return err
 		}
@@ -168,7 +175,7 @@ func (w *world) tick(now wire.Time) error {
 func (w *world) send(now wire.Time) error {
 	c, job := w.traffic.next(now)
 	if job.Prompt == nil {
-		return nil
+		return nil // all conversations wait for answers
 	}
 	from := candidates(w.nodes, job.Prompt)
 	if len(from) == 0 {

@@ -104,7 +104,6 @@ func TestWorld(t *testing.T) {
 	t.Parallel()
 	w, o := run(t, small, 60)
 	served, hit, asked := 0, 0, 0
-	moved := 0
 	for _, r := range w.log {
 		if r.Status != 200 || len(r.Tokens) == 0 || r.End <= r.Start {
 			t.Fatalf("request %+v", r)
@@ -126,7 +125,6 @@ func TestWorld(t *testing.T) {
 	if served < 500 || float64(hit)/float64(asked) < 0.6 {
 		t.Errorf("%d requests served, %d of %d tokens from the cache", served, hit, asked)
 	}
-	_ = moved
 	t.Logf("%d requests, %.0f %% of tokens from the cache", served, 100*float64(hit)/float64(asked))
 }
 
@@ -326,6 +324,22 @@ func TestFaults(t *testing.T) {
 	opt.Faults = []string{"gremlins"}
 	if _, err := newWorld(opt, nil); err == nil || !strings.Contains(err.Error(), `no fault "gremlins", only restart, `) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestFaultsTogether: the smallest fleets take all faults at once.
+func TestFaultsTogether(t *testing.T) {
+	t.Parallel()
+	for _, opt := range []Options{
+		{Replicas: 1, Blocks: 128, BlockSize: 16},
+		{Replicas: 2, Blocks: 1, BlockSize: 2048},
+		{Replicas: 3, Blocks: 2048, BlockSize: 1},
+	} {
+		opt.Faults = faultNames()
+		w, _ := run(t, opt, 12)
+		if len(w.log) == 0 {
+			t.Errorf("%+v: nothing was served", opt)
+		}
 	}
 }
 
