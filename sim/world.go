@@ -19,9 +19,10 @@ type world struct {
 	out     outlet
 	faults  []struck
 	strikes []Strike
-	// ticks counts the steps so far, and due the requests that are to be sent,
-	// which grows by fractions.
+	// ticks counts the steps so far, of which the newest was at last. due counts
+	// the requests that are to be sent, and grows by fractions.
 	ticks int
+	last  wire.Time
 	due   float64
 	// flights are the requests that are not answered, by job.
 	flights map[int]*flight
@@ -63,7 +64,6 @@ const maxFlights = 2000
 
 // flight is a request on its way.
 type flight struct {
-	node  int
 	start wire.Time
 	of    *conversation
 }
@@ -168,6 +168,7 @@ func (w *world) tick(now wire.Time) error {
 		}
 	}
 	w.ticks++
+	w.last = now
 	return nil
 }
 
@@ -190,7 +191,10 @@ func (w *world) send(now wire.Time) error {
 	if err := w.nodes[at].engine.Submit(job); err != nil {
 		return fmt.Errorf("%s: %w", w.nodes[at].name, err)
 	}
-	w.flights[job.ID] = &flight{node: at, start: now, of: c}
+	// It came while the engine computed the step before; batches are of the time
+	// at which a step ends, so all that it causes is later.
+	start := now - wire.Time(float64(w.opt.Step)*(0.1+0.8*w.rng.Float64()))
+	w.flights[job.ID] = &flight{start: max(start, w.last+1), of: c}
 	return nil
 }
 
