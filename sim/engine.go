@@ -40,8 +40,14 @@ func (o EngineOptions) withDefaults() (EngineOptions, error) {
 		return o, fmt.Errorf("an engine of %d blocks of %d tokens, %d tokens a step and %d requests at a time: each has to be at least 1",
 			o.Blocks, o.BlockSize, o.StepTokens, o.Running)
 	}
+	if o.Blocks > maxBlocks {
+		return o, fmt.Errorf("a cache of %d blocks, and %d are the limit", o.Blocks, maxBlocks)
+	}
 	return o, nil
 }
+
+// maxBlocks bounds a cache, which takes some 150 bytes for each block.
+const maxBlocks = 1 << 20
 
 // Job is a request for an Engine.
 type Job struct {

@@ -35,7 +35,7 @@ func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) 
 type Options struct {
 	// Replicas is the number of engines: 4.
 	Replicas int
-	// Blocks is the size of each engine's cache, BlockSize in tokens: 1,500 of 16.
+	// Blocks is the size of each engine's cache, BlockSize in tokens: 1,000 of 16.
 	Blocks, BlockSize int
 	// Rate is how many requests all engines together are sent in a second: 6.
 	Rate float64
@@ -58,11 +58,14 @@ type Options struct {
 // into a quarter.
 const minCache = 2048
 
-const maxReplicas = 1024
+const (
+	maxReplicas = 1024
+	maxRate     = 1000
+)
 
 func (o Options) withDefaults() (Options, error) {
 	o.Replicas = cmp.Or(o.Replicas, 4)
-	o.Blocks = cmp.Or(o.Blocks, 1500)
+	o.Blocks = cmp.Or(o.Blocks, 1000)
 	o.BlockSize = cmp.Or(o.BlockSize, 16)
 	o.Rate = cmp.Or(o.Rate, 6)
 	o.Step = cmp.Or(o.Step, 25*time.Millisecond)
@@ -76,8 +79,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%d replicas: 1 to %d are possible", o.Replicas, maxReplicas)
 	case o.BlockSize < 1 || o.Blocks < minCache/o.BlockSize:
 		return o, fmt.Errorf("a cache of %d blocks of %d tokens: it has to hold at least %d tokens", o.Blocks, o.BlockSize, minCache)
-	case !(o.Rate > 0 && o.Rate <= 1e6):
-		return o, fmt.Errorf("%g requests a second: it has to be above 0, and at most a million", o.Rate)
+	case !(o.Rate > 0 && o.Rate <= maxRate):
+		return o, fmt.Errorf("%g requests a second: it has to be above 0, and at most %d", o.Rate, maxRate)
 	case o.Step < time.Millisecond || o.Step > time.Second:
 		return o, fmt.Errorf("a step of %s: it has to be from 1 ms to 1 s", o.Step)
 	case o.HWM < 1 || o.Buffer < 1:

@@ -10,9 +10,7 @@ import (
 // The shape of the traffic, in tokens unless it says otherwise.
 const (
 	families = 6 // shared system prompts
-	// conversations are open at a time; one that ends makes room for a new one.
-	conversations = 32
-	maxTurns      = 6 // of one conversation
+	maxTurns = 6 // of one conversation
 	// oneOff requests share nothing with anyone, one in so many.
 	oneOff = 12
 
@@ -37,7 +35,8 @@ var (
 type traffic struct {
 	rng     *rand.Rand
 	systems [][]wire.Token
-	open    []*conversation
+	// open conversations are always as many: one that ends is begun anew.
+	open []*conversation
 	// limit bounds a conversation, so that its requests fit into a cache.
 	limit int
 
@@ -58,7 +57,7 @@ type conversation struct {
 	again []wire.Token
 }
 
-func newTraffic(rng *rand.Rand, limit int) *traffic {
+func newTraffic(rng *rand.Rand, conversations, limit int) *traffic {
 	t := &traffic{rng: rng, limit: limit, clock: -1, whole: -1}
 	for range families {
 		t.systems = append(t.systems, t.text(between(rng, min(minSystem, limit/4), min(maxSystem, limit/2))))

@@ -19,9 +19,10 @@ type world struct {
 	out     outlet
 	faults  []struck
 	strikes []Strike
-	// ticks counts the steps so far, and due the requests that are to be sent,
-	// which grows by fractions.
+	// ticks counts the steps so far, of which the newest was at last. due counts
+	// the requests that are to be sent, and grows by fractions.
 	ticks int
+	last  wire.Time
 	due   float64
 	// flights are the requests that are not answered, by job.
 	flights map[int]*flight
@@ -58,9 +59,11 @@ type node struct {
 	replayer   ReplayerOptions
 }
 
+// maxFlights bounds the requests on their way; what would be more is not sent.
+const maxFlights = 2000
+
 // flight is a request on its way.
 type flight struct {
-	node  int
 	start wire.Time
 	of    *conversation
 }
@@ -88,7 +91,8 @@ const maxLog = 10_000
 func newWorld(opt Options, out outlet) (*world, error) {
 	rng := rand.New(rand.NewPCG(opt.Seed, 0x6b7673636f7065))
 	w := &world{opt: opt, rng: rng, out: out, flights: map[int]*flight{}}
-	w.traffic = newTraffic(rng, min(2048, opt.Blocks*opt.BlockSize/6))
+	// A conversation has a turn every few seconds.
+	w.traffic = newTraffic(rng, 8+int(4*opt.Rate), min(2048, opt.Blocks*opt.BlockSize/6))
 	for i := range opt.Replicas {
 		name := "sim-" + strconv.Itoa(i)
 		w.nodes = append(w.nodes, &node{
@@ -151,6 +155,9 @@ func (w *world) tick(now wire.Time) error {
 	}
 	w.strike(now)
 	for w.due += w.opt.Rate * w.opt.Step.Seconds(); w.due >= 1; w.due-- {
+		if len(w.flights) >= maxFlights {
+			continue
+		}
 		if err := w.send(now); err != nil {
 			return err
 		}
@@ -161,6 +168,7 @@ func (w *world) tick(now wire.Time) error {
 		}
 	}
 	w.ticks++
+	w.last = now
 	return nil
 }
 
@@ -168,7 +176,7 @@ func (w *world) tick(now wire.Time) error {
 func (w *world) send(now wire.Time) error {
 	c, job := w.traffic.next(now)
 	if job.Prompt == nil {
-		return nil
+		return nil // all conversations wait for answers
 	}
 	from := candidates(w.nodes, job.Prompt)
 	if len(from) == 0 {
@@ -183,7 +191,10 @@ func (w *world) send(now wire.Time) error {
 	if err := w.nodes[at].engine.Submit(job); err != nil {
 		return fmt.Errorf("%s: %w", w.nodes[at].name, err)
 	}
-	w.flights[job.ID] = &flight{node: at, start: now, of: c}
+	// It came while the engine computed the step before; batches are of the time
+	// at which a step ends, so all that it causes is later.
+	start := now - wire.Time(float64(w.opt.Step)*(0.1+0.8*w.rng.Float64()))
+	w.flights[job.ID] = &flight{start: max(start, w.last+1), of: c}
 	return nil
 }
 
