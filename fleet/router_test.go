@@ -15,28 +15,33 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// samplesOf is the independent reading of a page: lines, by two patterns.
-func samplesOf(t *testing.T, text, name string) (out []struct {
+// sample is a line of a page.
+type sample struct {
 	labels map[string]string
 	value  float64
-},
-) {
+}
+
+var anyLabel = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
+// samplesOf is the independent reading of a page: the lines that begin with a
+// name, cut at the last blank.
+func samplesOf(t *testing.T, text, name string) (out []sample) {
 	t.Helper()
-	line := regexp.MustCompile(`(?m)^` + name + `(?:\{(.*)\})? (\S+)$`)
-	pair := regexp.MustCompile(`(\w+)="([^"]*)"`)
-	for _, m := range line.FindAllStringSubmatch(text, -1) {
-		v, err := strconv.ParseFloat(m[2], 64)
+	for line := range strings.SplitSeq(text, "\n") {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		at := strings.LastIndexByte(rest, ' ')
+		v, err := strconv.ParseFloat(rest[at+1:], 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		labels := map[string]string{}
-		for _, l := range pair.FindAllStringSubmatch(m[1], -1) {
-			labels[l[1]] = l[2]
+		s := sample{map[string]string{}, v}
+		for _, l := range anyLabel.FindAllStringSubmatch(rest[:at], -1) {
+			s.labels[l[1]] = l[2]
 		}
-		out = append(out, struct {
-			labels map[string]string
-			value  float64
-		}{labels, v})
+		out = append(out, s)
 	}
 	return out
 }
