@@ -15,7 +15,8 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// vllmSources is the answer of a vLLM 0.32 server for one rank, in its form.
+// vllmSources is the answer of a vLLM server for one rank, as a real one of
+// 0.32.0 gave it but for rank and addresses.
 func vllmSources(rank int, endpoint string) string {
 	return fmt.Sprintf(`{"%d":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":%q,"replay_endpoint":null,"buffer_steps":10000,"hwm":100000,"max_queue_size":100000,"topic":""}}`, rank, endpoint)
 }
@@ -79,6 +80,14 @@ func TestDescribed(t *testing.T) {
 		{
 			name: "behind a path, over IPv6", path: "kv_event_sources", body: vllmSources(3, "tcp://[::]:5560"), engine: "https://[fd00::1]:8000/base",
 			want: []fleet.Member{{Name: "[fd00::1]:8000", Events: "tcp://[fd00::1]:5560", Metrics: "https://[fd00::1]:8000/base/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000}},
+		},
+		{
+			name: "one rank of a larger group, at an address of its own", path: "kv_event_sources", body: vllmSources(3, "tcp://*:5560"),
+			more: fleet.Replica{Name: "pod", Events: "tcp://gate:7000", Topics: []string{"kv@"}},
+			want: []fleet.Member{{
+				Name: "pod", Topics: []string{"kv@"}, Metrics: "http://a:8000/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000,
+				Problem: `its topic is "", which none of the topics ["kv@"] is a prefix of: correct topics, or leave it out`,
+			}},
 		},
 		{
 			name: "vllm dials out", path: "kv_event_sources", body: vllmSources(0, "tcp://10.9.9.9:5557"),
@@ -208,7 +217,7 @@ func TestPrefixCachingOff(t *testing.T) {
 	t.Parallel()
 	const url = "http://a/metrics"
 	page := func(on string) string {
-		return `vllm:cache_config_info{block_size="16",enable_prefix_caching="` + on + `",engine="0",num_gpu_blocks="11",prefix_caching_hash_algo="sha256"} 1` + "\n" +
+		return "process_start_time_seconds 5\n" + `vllm:cache_config_info{block_size="16",enable_prefix_caching="` + on + `",engine="0",num_gpu_blocks="11",prefix_caching_hash_algo="sha256"} 1` + "\n" +
 			`vllm:num_requests_running{engine="0",model_name="m"} 0` + "\n"
 	}
 	w := newWeb(map[string]string{"http://a/kv_event_sources": vllmSources(0, "tcp://*:5557"), url: page("False")})

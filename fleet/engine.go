@@ -68,14 +68,16 @@ func (e *engine) given(desc description) []Member {
 		ranks = len(desc.publishers)
 	}
 	ranks = max(1, ranks)
-	said := map[int]publisher{}
-	for _, p := range desc.publishers {
-		said[p.rank] = p
-	}
 	members := make([]Member, ranks)
 	for rank := range members {
 		m := e.member(rank, ranks)
-		p, described := said[rank]
+		var p publisher
+		// By place and not by rank: an engine of a larger group can have a
+		// higher rank than 0, and the address that was given is its own.
+		described := rank < len(desc.publishers)
+		if described {
+			p = desc.publishers[rank]
+		}
 		m.Facts, m.Bind = desc.facts, e.Bind
 		m.Buffer, m.HWM, m.Queue = p.buffer, p.hwm, p.queue
 		p.rank = rank
@@ -181,6 +183,7 @@ func (e *engine) learn(ctx context.Context, p *Prober, desc description, members
 		e.facts = map[int]wire.Facts{}
 		for _, m := range members {
 			if facts, _, err := ParseMetrics(string(page.Body), m.Rank); err == nil {
+				facts.Started = 0 // of this process alone, and the next says the same of its sockets
 				e.facts[m.Rank] = facts
 			}
 		}

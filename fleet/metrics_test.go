@@ -141,6 +141,30 @@ sglang:num_requests_total{is_streaming="true",model_name="m"} 20
 			load:  wire.Load{Known: true, Running: 4},
 		},
 		{
+			// The form of Ray 2.60: no colon, each counter with and without
+			// _total, labels of the node beside vLLM's.
+			name: "ray serve",
+			page: `ray_vllm_num_requests_running{Component="core_worker",ReplicaId="r1",WorkerId="w",engine="0",model_name="m"} 3.0
+ray_vllm_kv_cache_usage_perc{ReplicaId="r1",engine="0",model_name="m"} 0.5
+ray_vllm_prefix_cache_queries{ReplicaId="r1",engine="0",model_name="m"} 64.0
+ray_vllm_prefix_cache_queries_total{ReplicaId="r1",engine="0",model_name="m"} 64.0
+ray_vllm_cache_config_info{ReplicaId="r1",block_size="16",enable_prefix_caching="True",engine="0",num_gpu_blocks="11",prefix_caching_hash_algo="sha256_cbor"} 1.0
+`,
+			facts: wire.Facts{Model: "m", BlockSize: 16, Capacity: 10, HashAlgo: "sha256_cbor", PrefixCaching: ptr(true)},
+			load:  wire.Load{Known: true, Running: 3, KVUsage: 0.5, QueriedTokens: 64},
+		},
+		{
+			name: "a worker of Dynamo's around an engine that says nothing",
+			page: `dynamo_component_inflight_requests{dynamo_endpoint="generate",worker_id="a"} 2
+dynamo_component_inflight_requests{dynamo_endpoint="clear_kv_blocks",worker_id="a"} 7
+dynamo_component_requests_total{dynamo_endpoint="generate",worker_id="a"} 9
+dynamo_component_gpu_cache_usage_percent{dp_rank="0",model="m"} 0.25
+dynamo_component_total_blocks{dp_rank="0",model="m"} 500
+`,
+			facts: wire.Facts{Capacity: 500},
+			load:  wire.Load{Known: true, Running: 2, KVUsage: 0.25, Requests: 9},
+		},
+		{
 			name:  "sglang before 0.5.11",
 			page:  `sglang:cache_config_info{model_name="m",num_pages="40",page_size="16"} 1` + "\n",
 			facts: wire.Facts{Model: "m", BlockSize: 16, Capacity: 40},
@@ -176,6 +200,11 @@ func TestParseMetricsErrors(t *testing.T) {
 			"nobody's rank",
 			"vllm:num_requests_running{engine=\"0\"} 1\nvllm:num_requests_running{engine=\"2\"} 1\n",
 			`ranks ["0" "2"], and rank 1`,
+		},
+		{
+			"a Ray node with two replicas",
+			"ray_vllm_num_requests_running{ReplicaId=\"x\",engine=\"0\"} 1\nray_vllm_num_requests_running{ReplicaId=\"y\",engine=\"0\"} 1\n",
+			`Ray replicas ["x" "y"], which share a rank`,
 		},
 		{"too large", strings.Repeat("#", fleet.MaxPage+1), "16777217 bytes"},
 		{"too many samples", strings.Repeat(sample, fleet.MaxSamples+1), "65536 samples"},

@@ -23,6 +23,9 @@ const (
 )
 
 // Member is one publisher that was found, and how to reach what belongs to it.
+// Name and Kind together tell members apart: an engine and its load socket
+// share their Name. A socket of Dynamo's plane that nothing says the worker of
+// is called by its topic and publisher id, such as kv_metrics-1f0fe88775d851.
 type Member struct {
 	Name wire.Replica
 	Kind Kind
@@ -36,7 +39,8 @@ type Member struct {
 	// Replay is the address of the replay socket, empty where there is none.
 	Replay string
 	// Metrics is the URL of the metrics page, empty where there is none. Rank
-	// says whose share of it the member is, -1 for the only one.
+	// says whose share of it the member is, -1 for the only one. Members with a
+	// Problem can have a page too.
 	Metrics string
 	Rank    int
 	// User and Password are for PLAIN, both empty without.
@@ -59,8 +63,7 @@ type Spec struct {
 	DNS        []DNS        `yaml:"dns"`
 	Dynamo     []Dynamo     `yaml:"dynamo"`
 	Kubernetes []Kubernetes `yaml:"kubernetes"`
-	// Refresh is how often all but fixed addresses are looked at again: 1 s to
-	// 1 h, 10 s if zero.
+	// Refresh is how often all is looked at again: 1 s to 1 h, 10 s if zero.
 	Refresh time.Duration `yaml:"refresh"`
 }
 
@@ -76,14 +79,15 @@ type Replica struct {
 	// is listened on, for an engine that dials out.
 	Events string `yaml:"events"`
 	Bind   bool   `yaml:"bind"`
-	// Replay is the replay socket; none if empty.
+	// Replay is the replay socket; what the engine says, or none, if empty.
 	Replay string `yaml:"replay"`
 	// Topics are prefixes of topics; all if empty.
 	Topics []string `yaml:"topics"`
 	// Metrics is the URL of the metrics page; Engine's /metrics if empty.
 	Metrics string `yaml:"metrics"`
-	// Ranks is the number of data-parallel ranks, 1 to 1024, 1 if zero: rank r
-	// publishes and replays at the ports given plus r.
+	// Ranks is the number of data-parallel ranks, 1 to 1024: rank r publishes
+	// and replays at the ports given plus r. Zero is as many as the engine says,
+	// or 1.
 	Ranks int `yaml:"ranks"`
 	// User and Password are for PLAIN, at most 255 bytes each.
 	User     string `yaml:"user"`
@@ -104,13 +108,15 @@ type Ports struct {
 }
 
 // DNS is a name with an address for each engine, such as a headless service.
+// Where it has IPv4 addresses, those of IPv6 are taken for the same hosts.
 type DNS struct {
 	Name  string `yaml:"name"`
 	Ports `yaml:",inline"`
 }
 
 // Dynamo is a fleet of Dynamo's, by the directory of its file discovery
-// (DYN_FILE_KV), in which the event plane's sockets are listed.
+// (DYN_FILE_KV, the folder that holds v1), in which the event plane's sockets
+// are listed.
 type Dynamo struct {
 	Dir string `yaml:"dir"`
 	// Host replaces the host of the addresses listed, empty to keep them.

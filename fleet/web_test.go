@@ -32,6 +32,9 @@ type web struct {
 }
 
 func newWeb(pages map[string]string) *web {
+	if pages == nil {
+		pages = map[string]string{}
+	}
 	return &web{pages: pages, down: map[string]bool{}, asked: map[string]int{}}
 }
 
