@@ -102,10 +102,16 @@ func (o *Observer) Push(rec wire.Record) {
 		o.scrape(rec)
 		return
 	}
-	if rec.Kind == wire.Note {
+	if rec.Kind == wire.Note || o.load(rec) {
 		return
 	}
 	o.apply(o.tracker.Push(rec))
+}
+
+// learn tells the index what it needs of a replica's facts.
+func (o *Observer) learn(name wire.Replica, facts wire.Facts) {
+	o.setModel(name, facts.Model)
+	o.idx.SetBlockSize(name, facts.BlockSize)
 }
 
 func (o *Observer) scrape(rec wire.Record) {
@@ -125,7 +131,7 @@ func (o *Observer) scrape(rec wire.Record) {
 			}
 		}
 		o.apply(o.tracker.Describe(name, rec.At, facts, load, failed))
-		o.setModel(name, facts.Model)
+		o.learn(name, facts)
 	}
 }
 
@@ -185,8 +191,9 @@ func (o *Observer) change(s *stream.Step) {
 	case stream.Apply:
 		for i := range s.Batch.Events {
 			e := &s.Batch.Events[i]
-			// SGLang resets its host cache with the device's; vLLM does not.
-			all := e.Kind == wire.Cleared && strings.HasPrefix(o.tracker.Dialect(s.Replica), "sglang")
+			// SGLang resets its host cache with the device's; vLLM does not. A
+			// router of Dynamo drops all that it has of the replica.
+			all := e.Kind == wire.Cleared && (e.Plane || strings.HasPrefix(o.tracker.Dialect(s.Replica), "sglang"))
 			o.idx.Apply(s.Replica, e, all)
 			o.changed(s.Replica)
 		}
