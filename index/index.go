@@ -154,5 +154,5 @@ type replica struct {
 	// single says that copies of a block are not told apart: Dynamo's relay
 	// counts them itself, and passes on only the removal of the last one.
 	single bool
-	groups    []group
+	groups []group
 }

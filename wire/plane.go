@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,12 @@ func splitPlane(frames [][]byte) (raw []byte, env envelope, err error) {
 	return raw, env, nil
 }
 
+// lastMilli is the last moment that is kept, as for TimeOf, in Unix ms.
+const (
+	milli     = 1e6
+	lastMilli = 1 << 62 / uint64(milli)
+)
+
 // envelopeKeys are the keys of an envelope, all of which have to be there.
 var envelopeKeys = [...]string{"publisher_id", "sequence", "published_at", "topic", "payload"}
 
@@ -105,7 +112,9 @@ func readEnvelope(b []byte) (env envelope, err error) {
 		case 2:
 			var ms uint64
 			ms, b, err = readUint(value)
-			env.sent, _ = TimeOf(float64(ms) / 1e3)
+			if ms <= lastMilli {
+				env.sent = Time(ms * milli)
+			}
 		case 3:
 			env.topic, b, err = readText(value)
 		case 4:
@@ -209,12 +218,9 @@ func readOwner(b []byte) (worker uint64, rank int, err error) {
 
 // readRank reads a data-parallel rank.
 func readRank(b []byte) (int, []byte, error) {
-	rank, rest, err := msgp.ReadInt32Bytes(b)
-	if err == nil && rank < 0 {
-		err = errors.New("found a negative integer in place of a rank")
+	rank, rest, err := readUint(b)
+	if err == nil && rank > math.MaxInt32 {
+		err = fmt.Errorf("%d is no rank", rank)
 	}
-	if err != nil {
-		return 0, nil, wrongOr(err, "a rank", b)
-	}
-	return int(rank), rest, nil
+	return int(rank), rest, err
 }
