@@ -3,8 +3,6 @@ package wire
 import (
 	"fmt"
 	"strings"
-
-	"github.com/tinylib/msgp/msgp"
 )
 
 // loadSuffix ends the names of publishers that send load alone.
@@ -127,21 +125,18 @@ func (r *LoadReport) readActive(b []byte) error {
 		return err
 	}
 	r.Replica, r.Rank = planeName(worker, rank), rank
-	n, b, err := msgp.ReadMapHeaderBytes(b)
+	n, b, err := readMap(b)
 	for ; n > 0 && err == nil; n-- {
-		key, value, bad := readText(b)
-		_, isNil := readNil(value)
-		switch {
-		case bad == nil && string(key) == "kv_used_blocks" && !isNil:
-			var used uint64
-			used, b, err = readUint(value)
-			r.UsedBlocks = float64(used)
-		default:
+		key, value := mapKey(b)
+		if _, isNil := readNil(value); isNil || string(key) != "kv_used_blocks" {
 			b, err = skipValues(b, 2)
+			continue
 		}
-		if err != nil {
+		var used uint64
+		if used, b, err = readUint(value); err != nil {
 			return fieldError(key, err)
 		}
+		r.UsedBlocks = float64(used)
 	}
 	return err
 }

@@ -99,7 +99,7 @@ func readEnvelope(b []byte) (env envelope, err error) {
 	}
 	var have [len(envelopeKeys)]bool
 	for ; n > 0 && err == nil; n-- {
-		key, value, bad := readText(b)
+		key, value := mapKey(b)
 		at := slices.Index(envelopeKeys[:], string(key))
 		if at >= 0 {
 			have[at] = true
@@ -122,7 +122,7 @@ func readEnvelope(b []byte) (env envelope, err error) {
 		default:
 			b, err = skipValues(b, 2)
 		}
-		if err != nil && bad == nil {
+		if err != nil {
 			err = fieldError(key, err)
 		}
 	}
@@ -189,20 +189,18 @@ func readOwner(b []byte) (worker uint64, rank int, err error) {
 			return nil, err
 		}
 		for ; n > 0; n-- {
-			key, value, err := readText(b)
-			switch {
-			case err != nil:
-				b, err = skipValues(b, 2)
-			case string(key) == "worker_id" && depth == 0:
+			key, value := mapKey(b)
+			switch name := string(key); {
+			case name == "worker_id" && depth == 0:
 				haveWorker = true
 				worker, b, err = readUint(value)
-			case string(key) == "dp_rank":
+			case name == "dp_rank":
 				haveRank = true
 				rank, b, err = readRank(value)
-			case string(key) == "event" && depth == 0:
+			case name == "event" && depth == 0:
 				b, err = read(value, depth+1)
 			default:
-				b, err = skip(value)
+				b, err = skipValues(b, 2)
 			}
 			if err != nil {
 				return nil, err

@@ -76,8 +76,8 @@ func (d *Decoder) routerEvent(e *Event, b []byte) ([]byte, error) {
 	e.Len = n
 	known := false
 	for ; n > 0; n-- {
-		key, value, err := readText(b)
-		switch string(key) { // nil, as no key, where that is no text
+		key, value := mapKey(b)
+		switch string(key) {
 		case "worker_id":
 			b, err = skip(value)
 		case "storage_tier":
@@ -123,6 +123,12 @@ func (d *Decoder) optionalString(b []byte) (string, []byte, error) {
 	return d.readString(b)
 }
 
+// mapKey reads a key, which is nil where it is no text.
+func mapKey(b []byte) (key, value []byte) {
+	key, value, _ = readText(b)
+	return key, value
+}
+
 // routerData reads what an event holds.
 func (d *Decoder) routerData(e *Event, b []byte) ([]byte, error) {
 	n, b, err := readMap(b)
@@ -130,7 +136,7 @@ func (d *Decoder) routerData(e *Event, b []byte) ([]byte, error) {
 		return nil, err
 	}
 	for ; n > 0; n-- {
-		key, value, err := readText(b)
+		key, value := mapKey(b)
 		switch string(key) {
 		case "event_id", "dp_rank":
 			b, err = skip(value)
@@ -193,7 +199,7 @@ func (d *Decoder) routerBlocks(e *Event, b []byte) ([]byte, error) {
 		return nil, err
 	}
 	for ; n > 0; n-- {
-		key, value, err := readText(b)
+		key, value := mapKey(b)
 		switch name := string(key); {
 		case name == "parent_hash":
 			e.Fields |= 1 << fieldParent
@@ -247,7 +253,7 @@ func (d *Decoder) storedBlock(e *Event, i int, b []byte) ([]byte, error) {
 	}
 	haveLocal := false
 	for ; n > 0; n-- {
-		key, value, err := readText(b)
+		key, value := mapKey(b)
 		switch string(key) {
 		case "block_hash":
 			e.Hashes[i], b, err = d.hash(e, value)
