@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/kvscope/kvscope/wire"
@@ -162,6 +163,12 @@ func (r *Redactor) oddMessage() [][]byte {
 }
 
 func (r *Redactor) message(frames [][]byte) [][]byte {
+	if out, ok := r.planeMessage(frames); ok {
+		return out
+	}
+	if _, isLoad, err := wire.DecodeLoad(frames); isLoad && err == nil {
+		return r.loadStat(frames)
+	}
 	topic, seq, payload, err := wire.SplitFrames(frames)
 	if err != nil {
 		return r.oddMessage()
@@ -193,7 +200,7 @@ func (r *Redactor) reply(frames [][]byte) [][]byte {
 }
 
 // plainTopics are topics that name nobody.
-var plainTopics = map[string]bool{"": true, "kv": true, "kv-events": true, "kv_events": true}
+var plainTopics = map[string]bool{"": true, "kv": true, "kv_events": true, wire.PlaneEvents: true, wire.PlaneLoad: true}
 
 // topic keeps the deployers' form kv@<pod>@<model>.
 func (r *Redactor) topic(topic string) string {
@@ -213,6 +220,15 @@ func (r *Redactor) topic(topic string) string {
 func (r *Redactor) name(name string) string {
 	if r.opt.KeepNames {
 		return name
+	}
+	if of, ok := wire.LoadOf(wire.Replica(name)); ok {
+		return string(wire.LoadName(wire.Replica(r.name(string(of)))))
+	}
+	// Of Dynamo's event plane; see worker.
+	if pod, rank, ok := strings.Cut(name, "/"); ok && isCount(rank) {
+		if id, err := strconv.ParseUint(pod, 10, 64); err == nil {
+			return strconv.FormatUint(r.worker(id), 10) + "/" + rank
+		}
 	}
 	return r.secret.name(name)
 }

@@ -38,7 +38,7 @@ var keptWords = map[string]bool{
 	"full_attention": true, "mla_attention": true, "sink_full_attention": true,
 	"sliding_window": true, "sliding_window_mla": true, "mamba": true, "chunked_local_attention": true,
 	"encoder_only_attention": true, "cross_attention": true,
-	"LOCAL": true, "REMOTE": true, "kvcr": true,
+	"LOCAL": true, "REMOTE": true, "kvcr": true, "worker": true, "cache_owner": true,
 }
 
 // payload writes a payload anew; it is empty where it cannot be decoded.

@@ -38,6 +38,8 @@ const (
 	nameDomain
 	modelDomain
 	bytesDomain
+	workerDomain
+	localDomain
 )
 
 // newSecret takes a key from random.

@@ -62,6 +62,11 @@ func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 		r.stats.Unindexed += uint64(len(e.Hashes))
 		return
 	}
+	if n := len(e.Locals); n > 0 && n == len(e.Hashes) {
+		x.storeLocals(r, at, e)
+		x.settle()
+		return
+	}
 	if !e.Aligned() {
 		if len(e.Hashes) > 0 || len(e.Tokens) > 0 {
 			r.stats.Misaligned++
@@ -71,7 +76,7 @@ func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 		return
 	}
 	if at.Tier == wire.Device {
-		r.blockSize, r.bigram = e.BlockSize, e.Bigram
+		r.blockSize, r.bigram, r.sized = e.BlockSize, e.Bigram, true
 	}
 	t := &text{tokens: e.Tokens, size: e.BlockSize, bigram: e.Bigram, extra: values(e.Extra), lora: e.LoRAName}
 	r.bytes = e.Form&wire.FormBytes != 0
@@ -90,6 +95,17 @@ func (x *Index) applyStore(name wire.Replica, e *wire.Event) {
 	}
 	x.store(r, at, e.Parent, items, ns)
 	x.settle()
+}
+
+// storeLocals places blocks that came with their content hashes, which cover
+// adapter and salt: a namespace is needed for none of them.
+func (x *Index) storeLocals(r *replica, at Place, e *wire.Event) {
+	r.single = true
+	items := make([]item, len(e.Hashes))
+	for i, h := range e.Hashes {
+		items[i] = item{key: key(h), local: e.Locals[i]}
+	}
+	x.store(r, at, e.Parent, items, 0)
 }
 
 // storeHandles places blocks that came without their content: they count for

@@ -145,9 +145,14 @@ type replica struct {
 	epoch uint32
 	ident identity
 	stats Stats
-	// blockSize and bigram are those of the newest device store.
+	// blockSize and bigram are those of the newest device store; sized says
+	// that there was one which told.
 	blockSize int
 	bigram    bool
+	sized     bool
 	bytes     bool // handles come as byte strings
-	groups    []group
+	// single says that copies of a block are not told apart: Dynamo's relay
+	// counts them itself, and passes on only the removal of the last one.
+	single bool
+	groups []group
 }

@@ -63,6 +63,9 @@ func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeI
 			x.Collisions++
 			return none
 		}
+		if x.nodes[id].ns == 0 { // it may have come by its hash alone, which covers the namespace
+			x.nodes[id].ns = ns
+		}
 		return id
 	}
 	if x.known >= x.opt.MaxBlocks {
@@ -220,7 +223,7 @@ func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies
 	anywhere, there := x.holds(id, r.id, tier)
 	s := x.slot(id, r.id, group, tier)
 	was := s.n
-	s.n = addClamped(s.n, copies)
+	s.n = addClamped(s.n, r.counted(s.n, copies))
 	s.held = true
 	if s.gen = max(s.gen, how.gen); was == 0 {
 		s.gen = how.gen
@@ -250,6 +253,14 @@ func (x *Index) enter(r *replica, id nodeID, group int16, tier wire.Tier, copies
 	if p := x.nodes[id].parent; p != none {
 		x.slot(p, r.id, group, tier).kids++
 	}
+}
+
+// counted is how many more copies of a block count that has n.
+func (r *replica) counted(n, copies int32) int32 {
+	if r.single {
+		return max(0, min(copies, 1-n))
+	}
+	return copies
 }
 
 // addClamped adds without running over.

@@ -64,9 +64,10 @@ func (r *replica) enterOrphan(o *orphan, group int16, tier wire.Tier, announced 
 	counted := o.announced && o.resident()
 	o.announced = o.announced || announced
 	s := o.slot(group, tier)
-	s.n = addClamped(s.n, 1)
+	was := s.n
+	s.n = addClamped(was, r.counted(was, 1))
 	s.gen, s.stamp = r.gen, r.stamp
-	r.addCopies(tier, 1)
+	r.addCopies(tier, int(s.n-was))
 	if o.announced && !counted {
 		r.stats.Orphans++
 	}

@@ -29,7 +29,8 @@ type Stats struct {
 	Unindexed uint64
 	// Ledger classifies every block stored on the device tier.
 	Ledger Ledger
-	// BlockSize in tokens and Bigram are those of the newest store.
+	// BlockSize in tokens and Bigram are those of the newest store, or of
+	// SetBlockSize.
 	BlockSize int
 	Bigram    bool
 	// Recipe is the hash recipe with its root, "" while unidentified.
@@ -88,3 +89,11 @@ func (x *Index) Blocks() (known, resident, shared int) { return x.known, x.resid
 // SetModel says which model a replica serves. Replicas of different models
 // never count as "elsewhere" and answer only queries for their model.
 func (x *Index) SetModel(name wire.Replica, model string) { x.replica(name).model = model }
+
+// SetBlockSize says how many tokens a block of a replica has, where its events
+// do not tell: those of Dynamo's event plane. Prompts are matched only then.
+func (x *Index) SetBlockSize(name wire.Replica, tokens int) {
+	if r := x.replica(name); tokens > 0 && !r.sized {
+		r.blockSize = tokens
+	}
+}

@@ -136,6 +136,9 @@ func (o *Observer) Push(rec wire.Record) {
 		o.note(rec)
 		return
 	}
+	if o.load(rec) {
+		return
+	}
 	o.apply(o.tracker.Push(rec))
 }
 
@@ -162,6 +165,12 @@ func (o *Observer) note(rec wire.Record) {
 	o.notes = append(o.notes[drop:len(o.notes):len(o.notes)], Note{At: rec.At, Replica: rec.Replica, Text: rec.Text, Times: 1})
 }
 
+// learn tells the index what it needs of a replica's facts.
+func (o *Observer) learn(name wire.Replica, facts wire.Facts) {
+	o.setModel(name, facts.Model)
+	o.idx.SetBlockSize(name, facts.BlockSize)
+}
+
 func (o *Observer) scrape(rec wire.Record) {
 	if o.opt.Scrape == nil {
 		return
@@ -179,7 +188,7 @@ func (o *Observer) scrape(rec wire.Record) {
 			}
 		}
 		o.apply(o.tracker.Describe(name, rec.At, facts, load, failed))
-		o.setModel(name, facts.Model)
+		o.learn(name, facts)
 	}
 }
 
@@ -239,8 +248,9 @@ func (o *Observer) change(s *stream.Step) {
 	case stream.Apply:
 		for i := range s.Batch.Events {
 			e := &s.Batch.Events[i]
-			// SGLang resets its host cache with the device's; vLLM does not.
-			all := e.Kind == wire.Cleared && strings.HasPrefix(o.tracker.Dialect(s.Replica), "sglang")
+			// SGLang resets its host cache with the device's; vLLM does not. A
+			// router of Dynamo drops all that it has of the replica.
+			all := e.Kind == wire.Cleared && (e.Plane || strings.HasPrefix(o.tracker.Dialect(s.Replica), "sglang"))
 			o.idx.Apply(s.Replica, e, all)
 			o.changed(s.Replica)
 		}

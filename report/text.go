@@ -188,7 +188,11 @@ func engines(b *strings.Builder, replicas []diagnose.Replica) {
 		if recipe == "" {
 			recipe = "not identified"
 		}
-		kind := fmt.Sprintf("model %s, block size %d, events %s, hash %s", or(wire.Printable(r.Model), "unknown"), r.Index.BlockSize, r.Dialect, recipe)
+		size := "unknown"
+		if n := r.Index.BlockSize; n > 0 {
+			size = strconv.Itoa(n)
+		}
+		kind := fmt.Sprintf("model %s, block size %s, events %s, hash %s", or(wire.Printable(r.Model), "unknown"), size, r.Dialect, recipe)
 		if who[kind] == nil {
 			order = append(order, kind)
 		}

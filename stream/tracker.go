@@ -170,8 +170,8 @@ func (t *Tracker) clear() {
 	t.steps = t.steps[:0]
 }
 
-// Describe takes what a replica says of itself on a metrics page. A process
-// that started after the epoch's first batch is a new one: its cache is empty.
+// Describe takes what a replica says of itself on a metrics page, or why there
+// is none.
 func (t *Tracker) Describe(name wire.Replica, at wire.Time, facts wire.Facts, load wire.Load, err string) []Step {
 	t.clear()
 	r := t.get(name)
@@ -180,15 +180,33 @@ func (t *Tracker) Describe(name wire.Replica, at wire.Time, facts wire.Facts, lo
 		return nil
 	}
 	r.touch(at)
-	if r.ScrapeError = err; err != "" {
+	if r.ScrapeError = err; err == "" {
+		t.tell(r, at, facts, load)
+	}
+	return t.steps
+}
+
+// Tell takes the same from elsewhere, such as discovery or a load socket.
+func (t *Tracker) Tell(name wire.Replica, at wire.Time, facts wire.Facts, load wire.Load) []Step {
+	t.clear()
+	r := t.get(name)
+	if r == nil {
+		t.Dropped++
 		return nil
 	}
+	r.touch(at)
+	t.tell(r, at, facts, load)
+	return t.steps
+}
+
+// tell keeps facts and load. A process that started after the epoch's first
+// batch is a new one: its cache is empty.
+func (t *Tracker) tell(r *replica, at wire.Time, facts wire.Facts, load wire.Load) {
 	r.Load = load
 	r.Facts = facts
 	if r.startedAnew(at, facts.Started) {
 		t.restart(r, at, 0, "process start time")
 	}
-	return t.steps
 }
 
 // Names lists the replicas in order of first appearance.

@@ -161,13 +161,19 @@ func (l *link) name(p *publisher, frames [][]byte) (wire.Replica, error) {
 	if len(frames[0]) > 0 {
 		name += "/" + wire.Replica(strings.ToValidUTF8(string(frames[0]), "\uFFFD"))
 	}
+	return name, l.carry(p, name, maxNamesEach)
+}
+
+// carry notes that a connection carries a name, and tells of it where that is
+// news. One connection has most names at the most.
+func (l *link) carry(p *publisher, name wire.Replica, most int) error {
 	if slices.Contains(p.names, name) {
-		return name, nil
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.told[name]; len(p.names) == maxNamesEach || !known && len(l.told) >= maxNames {
-		return "", &refusedError{"it publishes more topics than can be told apart"}
+	if _, known := l.told[name]; len(p.names) >= most || !known && len(l.told) >= maxNames {
+		return &refusedError{"it publishes more topics than can be told apart"}
 	}
 	now := l.opt.now()
 	p.names = append(p.names, name)
@@ -178,7 +184,7 @@ func (l *link) name(p *publisher, frames [][]byte) (wire.Replica, error) {
 			"%d connections to %s publish as %s: unless their data-parallel ranks differ, give each publisher a topic of its own", n, l.ep.Address, name,
 		)})
 	}
-	return name, nil
+	return nil
 }
 
 // lost tells that a connection ended, for those names that no other carries.

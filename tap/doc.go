@@ -13,6 +13,9 @@
 // links for good, answer no heartbeat, deliver twice after a reconnection and
 // trust the sizes that a peer claims.
 //
+// Dynamo's event plane is followed on a NATS server too: one link, whose
+// messages name the replicas.
+//
 // # When the program is slow
 //
 // A link that finds its share of the queue full waits for a moment

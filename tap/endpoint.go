@@ -17,19 +17,22 @@ import (
 // Endpoint is a publisher to connect to, or an address that publishers dial.
 type Endpoint struct {
 	// Name is the replica's. Publishers that dial a bound endpoint are
-	// name/topic, or name alone where their topic is empty.
+	// name/topic, or name alone where their topic is empty; those that come over
+	// NATS are worker/rank (see wire.PlaneSender).
 	Name wire.Replica
 	// Address is tcp://host:port or ipc://path; tcp://*:port only to bind.
+	// nats://host:port is a NATS server with Dynamo's event plane.
 	Address string
 	// Bind listens, for engines that dial out, instead of connecting.
 	Bind bool
-	// Topics are prefixes of the topics wanted; none means all.
+	// Topics are prefixes of the topics wanted; none means all. On NATS they are
+	// subjects, and none means the events and the load of all namespaces.
 	Topics []string
 	// Replay is the address of the publisher's replay socket, if it has one.
 	Replay string
 	// Mechanism is NULL or PLAIN; empty means PLAIN where User is set.
 	Mechanism string
-	// User and Password are for PLAIN, of at most 255 bytes each.
+	// User and Password are for PLAIN, of at most 255 bytes each, or for NATS.
 	User, Password string
 }
 
@@ -46,6 +49,9 @@ const noCurve = "kvscope does not speak CURVE, only NULL and PLAIN; use an addre
 func (e Endpoint) check() error {
 	if e.Name == "" {
 		return fmt.Errorf("the endpoint %s has no name", e.Address)
+	}
+	if e.isNATS() {
+		return e.checkNATS()
 	}
 	if _, _, err := parseAddress(e.Address, e.Bind); err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)
@@ -121,9 +127,15 @@ func parseAddress(s string, bind bool) (network, address string, err error) {
 	case scheme != "tcp":
 		return "", "", fmt.Errorf("%q: %s is not supported, only tcp and ipc", s, scheme)
 	}
+	return parseHostPort(s, rest, bind)
+}
+
+// parseHostPort reads the host and the port of the address s.
+func parseHostPort(s, rest string, bind bool) (network, address string, err error) {
 	host, port, err := net.SplitHostPort(rest)
 	if err != nil {
-		return "", "", fmt.Errorf("%q: want tcp://host:port", s)
+		scheme, _, _ := strings.Cut(s, "://")
+		return "", "", fmt.Errorf("%q: want %s://host:port", s, scheme)
 	}
 	n, err := strconv.ParseUint(port, 10, 32)
 	switch {

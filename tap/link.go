@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/go-zeromq/zmq4"
 
@@ -25,7 +26,9 @@ type link struct {
 	// told is what the last Link record of each name said.
 	told map[wire.Replica]told
 	// session is the connection that is up, in connect mode.
-	session *session
+	session interface{ lastRTT() time.Duration }
+	// seen are the replicas that came over NATS so far.
+	seen []wire.Replica
 	// publishers are the connections of a bound endpoint, and carriers counts
 	// those that carry a name.
 	publishers map[*publisher]struct{}
@@ -50,8 +53,11 @@ func newLink(opt *Options, ep Endpoint, q *queue, replay *replayer) *link {
 // run keeps the link alive until ctx ends.
 func (l *link) run(ctx context.Context) {
 	once := l.connect
-	if l.ep.Bind {
+	switch {
+	case l.ep.Bind:
 		once = l.listen
+	case l.ep.isNATS():
+		once = l.follow
 	}
 	wait := l.opt.backoff()
 	for {
@@ -96,7 +102,9 @@ func (l *link) set(state State, err error) {
 	switch {
 	case state == Closed: // whoever closes knows, and says so where it matters
 		return
-	case l.ep.Bind && err == nil && !before: // an address is no replica until it has trouble
+	case (l.ep.Bind || l.ep.isNATS()) && err == nil && !before: // an address is no replica until it has trouble
+		return
+	case l.ep.isNATS() && !before && len(l.seen) > 0: // the trouble is told of its replicas
 		return
 	}
 	l.tell(l.ep.Name, now, states[state].wire, err)
@@ -155,6 +163,10 @@ func connect(ctx context.Context, opt *Options, address string) (net.Conn, error
 	if err != nil {
 		return nil, &refusedError{err.Error()}
 	}
+	return connectTo(ctx, opt, network, address)
+}
+
+func connectTo(ctx context.Context, opt *Options, network, address string) (net.Conn, error) {
 	limited, free := opt.within(ctx, opt.DialTimeout, errDial)
 	defer free()
 	conn, err := opt.Dial(limited, network, address)
@@ -192,7 +204,7 @@ func (l *link) connect(ctx context.Context) error {
 	}
 }
 
-func (l *link) hold(s *session) {
+func (l *link) hold(s interface{ lastRTT() time.Duration }) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.session = s

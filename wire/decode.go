@@ -39,6 +39,7 @@ type Decoder struct {
 	// payload on.
 	words map[string]string
 	used  bool
+	plane planeState
 }
 
 // Decode decodes one payload with a Decoder of its own.
@@ -52,6 +53,7 @@ func Decode(topic string, seq uint64, payload []byte) (Batch, error) {
 //	[ts, events]                    vLLM 0.9.0
 //	[ts, events, rank, ...]         all others
 //	{ts, events, data_parallel_rank | attn_dp_rank}
+//	{publisher_id, sequence, ...}   an envelope of Dynamo's event plane (see planeBatch)
 //
 // where ts is in Unix seconds, rank can be nil, numbers can stand before ts,
 // and anything can follow rank. An event is an array, [tag, ...], or a map with
@@ -73,13 +75,14 @@ func (d *Decoder) Decode(topic string, seq uint64, payload []byte) (Batch, error
 		d.words = make(map[string]string)
 	}
 	d.used = true
+	d.plane = planeState{}
 	got := batch
 	var err error
 	switch msgp.NextType(payload) {
 	case msgp.ArrayType:
 		err = d.arrayBatch(&got, payload)
 	case msgp.MapType:
-		err = d.mapBatch(&got, payload)
+		err = d.anyMap(&got, payload)
 	case msgp.InvalidType:
 		err = notBatch("the payload is empty")
 		if len(payload) > 0 {
@@ -156,7 +159,19 @@ func (d *Decoder) arrayBatch(batch *Batch, b []byte) error {
 	return nil
 }
 
-// mapBatch reads the same as a map.
+// anyMap reads an envelope of Dynamo's event plane, or a batch that is a map.
+func (d *Decoder) anyMap(batch *Batch, b []byte) error {
+	env, err := readEnvelope(b)
+	switch {
+	case err == nil:
+		return d.planeBatch(batch, &env)
+	case errors.Is(err, errNotEnvelope):
+		return d.mapBatch(batch, b)
+	}
+	return notBatch("%v", err)
+}
+
+// mapBatch reads the same as an array does, as a map.
 func (d *Decoder) mapBatch(batch *Batch, b []byte) error {
 	n, b, err := msgp.ReadMapHeaderBytes(b)
 	if err != nil {

@@ -205,6 +205,7 @@ func (s FieldSet) String() string {
 //	sglang-array      arrays with a trait of SGLang
 //	trtllm-map        maps with mm_keys, or with digests among the token ids
 //	mocker-map        maps without lora_id and medium: Dynamo's mocker
+//	dynamo-plane      Dynamo's event plane, whatever the engine behind it
 //	array, map        no stored event seen yet, or nothing above fits
 //
 // The traits of SGLang are negative hashes, the medium CPU_PINNED and a
@@ -215,6 +216,7 @@ type DialectSet struct {
 	array, mapped shape
 	// lengths has a bit for each length of a stored array.
 	lengths uint64
+	plane   bool
 }
 
 // shape is what has been seen of one form of event.
@@ -228,6 +230,10 @@ type shape struct {
 // Add takes one event into account. Events that say nothing are ignored.
 func (d *DialectSet) Add(e *Event) {
 	if e.Len == 0 {
+		return
+	}
+	if e.Plane {
+		d.plane = true
 		return
 	}
 	s := &d.mapped
@@ -284,6 +290,9 @@ func (d *DialectSet) words() []string {
 		words = append(words, "vllm-map")
 	default:
 		words = append(words, "map")
+	}
+	if d.plane {
+		words = append(words, "dynamo-plane")
 	}
 	return words
 }

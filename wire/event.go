@@ -27,7 +27,7 @@ func (d *Decoder) event(e *Event, b []byte) ([]byte, bool) {
 		err = cut
 	}
 	bad := badEvent(err, raw)
-	bad.Name, bad.Array, bad.Len = e.Name, e.Array, e.Len
+	bad.Name, bad.Array, bad.Plane, bad.Len = e.Name, e.Array, e.Plane, e.Len
 	if err == nil {
 		bad.Kind = Unknown
 	}
@@ -37,6 +37,9 @@ func (d *Decoder) event(e *Event, b []byte) ([]byte, bool) {
 
 // readEvent reads an event whose tag is known, and leaves others Unknown.
 func (d *Decoder) readEvent(e *Event, b []byte) (rest []byte, err error) {
+	if d.plane.on {
+		return d.routerEvent(e, b)
+	}
 	switch msgp.NextType(b) {
 	case msgp.ArrayType:
 		rest, err = d.arrayEvent(e, b)

@@ -13,9 +13,17 @@ const endSeq = 1<<64 - 1
 // ErrFrames says that a message does not have the frames it should have.
 var ErrFrames = errors.New("unexpected frames")
 
-// SplitFrames splits a live message: topic, sequence (8 bytes, big-endian) and
-// payload, in every engine and release. The error wraps ErrFrames and says what
-// was there instead. The payload aliases frames.
+// SplitFrames splits a live message. Engines of every release send
+//
+//	[topic, sequence (8 bytes BE), payload]
+//
+// and Dynamo's event plane
+//
+//	[topic, publisher (8 bytes BE), sequence (8 bytes BE), 1 + length (4 bytes BE) + envelope]   on ZMQ
+//	[subject, envelope]                                                                         on NATS
+//
+// where the envelope is the payload: Decode reads it. The error wraps ErrFrames
+// and says what was there instead. The payload aliases frames.
 func SplitFrames(frames [][]byte) (topic string, seq uint64, payload []byte, err error) {
 	const want = "want topic, sequence and payload"
 	switch n := len(frames); {
@@ -23,10 +31,14 @@ func SplitFrames(frames [][]byte) (topic string, seq uint64, payload []byte, err
 		if seq, err = readSeq(frames[1]); err == nil {
 			return string(frames[0]), seq, frames[2], nil
 		}
+	case isPlane(frames):
+		raw, env, err := splitPlane(frames)
+		if err != nil {
+			return "", 0, nil, err
+		}
+		return string(frames[0]), env.sequence, raw, nil
 	case n == 2 && len(frames[0]) == 8:
 		err = fmt.Errorf("%w: the topic is missing, %s", ErrFrames, want)
-	case n == 4 && len(frames[1]) == 8 && len(frames[2]) == 8:
-		err = fmt.Errorf("%w: topic, publisher, sequence and payload of Dynamo's event plane, not an engine's", ErrFrames)
 	case n == 4 && len(frames[0]) == 0 && len(frames[2]) == 8:
 		err = fmt.Errorf("%w: a replay answer, not a live message", ErrFrames)
 	default:

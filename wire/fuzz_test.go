@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,6 +38,9 @@ func payloads(t testing.TB) [][]byte {
 				all = append(all, frames64(t, l.Frames)[2])
 			}
 		})
+	}
+	for _, file := range refdata.Files(t, testRoot, "plane/nats*.jsonl.gz") {
+		refdata.Each(t, file, func(_ int, l planeLine) { all = append(all, unhex(t, l.Data)) })
 	}
 	return append(all, recorded(t)...)
 }
@@ -103,17 +108,21 @@ func FuzzDecode(f *testing.F) {
 }
 
 func checkEvent(t *testing.T, e *Event, payload []byte) {
+	tags := eventTags
+	if e.Plane {
+		tags = planeTags
+	}
 	switch e.Kind {
 	case Bad:
-		if e.Err == nil || !bytes.Contains(payload, e.Raw) || e.Hashes != nil || e.Tokens != nil {
+		if e.Err == nil || !bytes.Contains(payload, e.Raw) || e.Hashes != nil || e.Tokens != nil || e.Locals != nil {
 			t.Errorf("a bad event: %+v", e)
 		}
 	case Unknown:
-		if e.Err != nil || len(e.Raw) == 0 || !bytes.Contains(payload, e.Raw) || eventTags[e.Name] != Unknown {
+		if e.Err != nil || len(e.Raw) == 0 || !bytes.Contains(payload, e.Raw) || tags[e.Name] != Unknown {
 			t.Errorf("an unknown event: %+v", e)
 		}
 	default:
-		if e.Err != nil || e.Raw != nil || eventTags[e.Name] != e.Kind || e.Len == 0 {
+		if e.Err != nil || e.Raw != nil || tags[e.Name] != e.Kind || e.Len == 0 {
 			t.Errorf("an event: %+v", e)
 		}
 	}
@@ -128,10 +137,58 @@ func checkEvent(t *testing.T, e *Event, payload []byte) {
 			t.Errorf("a hash that is none: %+v", e)
 		}
 	}
+	if n := len(e.Locals); n > 0 && (n != len(e.Hashes) || e.Kind != Stored || !e.Plane) {
+		t.Errorf("%d content hashes: %+v", n, e)
+	}
 	if e.Aligned() { // then every block has its tokens
 		last := (len(e.Hashes) - 1) * e.BlockSize
 		_ = e.Tokens[last : last+e.BlockSize]
 	}
+}
+
+// FuzzPlane gives whole messages to all that reads them.
+func FuzzPlane(f *testing.F) {
+	for _, file := range refdata.Files(f, testRoot, "plane/*.jsonl.gz") {
+		refdata.Each(f, file, func(_ int, l planeLine) {
+			if l.Subject != "" {
+				f.Add(l.Subject, []byte(nil), []byte(nil), unhex(f, l.Data))
+				return
+			}
+			f.Add(l.Topic, unhex(f, l.Frames[1]), unhex(f, l.Frames[2]), unhex(f, l.Frames[3]))
+		})
+	}
+	f.Add("load", []byte(nil), []byte(seq7), pack(f, list{"LoadStat", 1, 2, 3, 4, 5}))
+	f.Fuzz(func(t *testing.T, topic string, publisher, seq, body []byte) {
+		all := [][]byte{[]byte(topic)}
+		for _, frame := range [][]byte{publisher, seq} {
+			if frame != nil {
+				all = append(all, frame)
+			}
+		}
+		all = append(all, body)
+		r, ok, err := DecodeLoad(all)
+		if (ok || err != nil) && r.KVUsage > 1 || !ok && err != nil || r.Rank < 0 {
+			t.Errorf("%+v %v %v", r, ok, err)
+		}
+		_, name, _ := PlaneSender(all)
+		_, n, payload, err := SplitFrames(all)
+		if err != nil {
+			if !errors.Is(err, ErrFrames) || name != "" {
+				t.Errorf("of %q: %v", name, err)
+			}
+			return
+		}
+		b, err := Decode(topic, n, payload)
+		if ok && err == nil {
+			t.Error("a load message and a batch")
+		}
+		for i := range b.Events {
+			checkEvent(t, &b.Events[i], payload)
+		}
+		if len(all) != 3 && err == nil && name != "" && b.Events[0].Kind != Bad && !strings.HasSuffix(string(name), "/"+strconv.Itoa(b.Rank)) {
+			t.Errorf("named %s, and the rank is %d", name, b.Rank)
+		}
+	})
 }
 
 func FuzzDynamoVerdict(f *testing.F) {

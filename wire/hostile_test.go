@@ -19,6 +19,12 @@ func TestDecodeHostile(t *testing.T) {
 	mapOf := func(key string, value []byte) []byte {
 		return in(one, []byte{0x82}, pack(t, "type"), tag, pack(t, key), value)
 	}
+	// plane is an envelope of an event whose data has that value at a key.
+	plane := func(kind, key string, value []byte) []byte {
+		head := pack(t, list{routerEvent(dict{kind: dict{key: 0}}, nil)})
+		payload := bytes.Replace(head, append(pack(t, key), 0), append(pack(t, key), value...), 1)
+		return pack(t, dict{"publisher_id": 1, "sequence": 1, "published_at": 1, "topic": PlaneEvents, "payload": payload})
+	}
 	const deep = 2 << 20
 	tests := []struct {
 		name string
@@ -46,6 +52,11 @@ func TestDecodeHostile(t *testing.T) {
 		{"deep extra keys", mapOf("extra_keys", bytes.Repeat(one, deep))},
 		{"deep unknown field", mapOf("new", bytes.Repeat(one, deep))},
 		{"deep maps", mapOf("new", bytes.Repeat([]byte{0x81, 0}, deep))},
+		{"envelope", []byte{0xdf, 0xff, 0xff, 0xff, 0xff, 0xac, 'p', 'u', 'b', 'l', 'i', 's', 'h', 'e', 'r', '_', 'i', 'd', 1}},
+		{"blocks of the plane", plane("stored", "blocks", huge)},
+		{"block of the plane", plane("stored", "blocks", []byte{0x91, 0xdf, 0xff, 0xff, 0xff, 0xff})},
+		{"hashes of the plane", plane("removed", "block_hashes", huge)},
+		{"deep event of the plane", plane("stored", "new", bytes.Repeat(one, deep))},
 		{"maps in the place of lora_name", in(one, []byte{0x98}, tag, []byte{0x90, 0xc0, 0x90, 0, 0xc0, 0xc0},
 			bytes.Repeat([]byte{0x81, 0xa9, 'l', 'o', 'r', 'a', '_', 'n', 'a', 'm', 'e'}, deep/8))},
 	}
@@ -86,9 +97,16 @@ func TestDecodeMemory(t *testing.T) {
 		}, nil)
 	}
 	events := bytes.Join([][]byte{ts, listOf(0x90), {0}}, nil)
+	// The list ends the payload: what is missing behind it costs one Bad event.
+	blocks := pack(t, routerEvent(dict{"stored": dict{"blocks": 0}}, nil))
+	blocks = bytes.Replace(blocks, append(pack(t, "blocks"), 0), append(pack(t, "blocks"), listOf(0x80)...), 1)
+	plane := pack(t, dict{
+		"publisher_id": 1, "sequence": 1, "published_at": 1, "topic": PlaneEvents, "payload": append([]byte{0x91}, blocks...),
+	})
 	for name, payload := range map[string][]byte{
 		"hashes": fill("block_hashes", 1), "tokens": fill("token_ids", 1), "extra keys": fill("extra_keys", 0xc0),
 		"empty keys": fill("extra_keys", 0x90), "look-ahead": fill("lookahead_token_ids", 0xc0), "events": events,
+		"blocks of the plane": plane,
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

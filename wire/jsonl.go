@@ -34,8 +34,14 @@ const (
 //	"replay_frames": ["base64", ...]  a message of its answer
 //	"replay_end":    true             the end of it, with "error" if not complete
 //
-// A line of another kind becomes a Note that holds its beginning. One line at
-// a time is in memory, of at most MaxLine bytes.
+// A line of another kind becomes a Note that holds its beginning. Lines of two
+// other recorders, whose frames are in hexadecimal, are taken too:
+//
+//	"endpoint": "tcp://...", "frames": ["hex", ...]   of a ZMQ socket
+//	"subject":  "namespace...", "data": "hex"         of NATS
+//
+// Their replicas are named as by PlaneSender, engines after the endpoint. One
+// line at a time is in memory, of at most MaxLine bytes.
 type JSONL struct {
 	src io.Reader
 	r   *bufio.Reader

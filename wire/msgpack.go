@@ -154,6 +154,18 @@ func readList(b []byte) (n int, rest []byte, err error) {
 	return int(u), rest, nil
 }
 
+// readMap reads the head of a map whose entries can all still follow.
+func readMap(b []byte) (n int, rest []byte, err error) {
+	u, rest, err := msgp.ReadMapHeaderBytes(b)
+	switch {
+	case err != nil:
+		return 0, nil, wrongOr(err, "a map", b)
+	case 2*uint64(u) > uint64(len(rest)):
+		return 0, nil, errShort
+	}
+	return int(u), rest, nil
+}
+
 // readUint reads an integer from 0.
 func readUint(b []byte) (u uint64, rest []byte, err error) {
 	if u, rest, err = msgp.ReadUint64Bytes(b); err != nil {

@@ -63,18 +63,38 @@ type jsonRecord struct {
 	Text   *string `json:"text"`
 	Error  *string `json:"error"`
 	Note   *string `json:"note"`
+	// What follows is of other recorders; see foreign.
+	Endpoint *string `json:"endpoint"`
+	Subject  *string `json:"subject"`
+	Data     *string `json:"data"`
 }
 
-type jsonFrames [][]byte
+// jsonFrames are the frames of one message, encoded.
+type jsonFrames []string
 
 var errManyFrames = fmt.Errorf("more than %d frames in one message", maxFrames)
 
 func (f *jsonFrames) UnmarshalJSON(b []byte) error {
-	// Base64 has no comma, so this counts before anything is made.
+	// The encodings have no comma, so this counts before anything is made.
 	if bytes.Count(b, []byte{','}) >= maxFrames {
 		return errManyFrames
 	}
-	return json.Unmarshal(b, (*[][]byte)(f))
+	return json.Unmarshal(b, (*[]string)(f))
+}
+
+func (f jsonFrames) decode(what string, decode func(string) ([]byte, error)) ([][]byte, error) {
+	out := make([][]byte, len(f))
+	for i, text := range f {
+		var err error
+		if out[i], err = decode(text); err != nil {
+			return nil, fmt.Errorf("a frame is not %s", what)
+		}
+	}
+	return out, nil
+}
+
+func (f jsonFrames) base64() ([][]byte, error) {
+	return f.decode("base64", base64.StdEncoding.DecodeString)
 }
 
 // parseLine reads a line, and reports whether its kind is known.
@@ -100,10 +120,17 @@ func parseObject(line []byte) (rec Record, known bool, err error) {
 	}
 	rec.Err = value(j.Error)
 	switch {
+	case j.Replica == "" && (j.Endpoint != nil && j.Frames != nil || j.Subject != nil && j.Data != nil):
+		err = j.foreign(&rec)
+		return rec, err == nil, err
 	case j.Frames != nil:
-		rec.Kind, rec.Frames = Frames, j.Frames
+		rec.Kind = Frames
+		rec.Frames, err = j.Frames.base64()
+		return rec, err == nil, err
 	case j.ReplayFrames != nil:
-		rec.Kind, rec.Frames = ReplayFrames, j.ReplayFrames
+		rec.Kind = ReplayFrames
+		rec.Frames, err = j.ReplayFrames.base64()
+		return rec, err == nil, err
 	case j.ReplayFrom != nil:
 		rec.Kind = ReplayBegin
 		if rec.From, err = strconv.ParseUint(*j.ReplayFrom, 10, 64); err != nil {
@@ -134,7 +161,6 @@ func parseObject(line []byte) (rec Record, known bool, err error) {
 func plainJSON(err error) error {
 	var syntax *json.SyntaxError
 	var typed *json.UnmarshalTypeError
-	var base64Error base64.CorruptInputError
 	switch {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("not JSON from byte %d on", syntax.Offset)
@@ -142,8 +168,6 @@ func plainJSON(err error) error {
 		return errors.New("JSON, but not an object")
 	case errors.As(err, &typed):
 		return fmt.Errorf("%q has a value of another type", typed.Field)
-	case errors.As(err, &base64Error):
-		return errors.New("a frame is not base64")
 	case errors.Is(err, errManyFrames):
 		return errManyFrames
 	}

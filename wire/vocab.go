@@ -30,7 +30,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 }
 
 // Replica names one event publisher: one engine data-parallel rank, as `pod`
-// or `pod/rank`.
+// or `pod/rank`. On Dynamo's event plane it is `worker/rank`, both in decimal.
 type Replica string
 
 // Token is a token id. Engines use 32-bit ids; SGLang hashes wider ones in a
@@ -171,6 +171,10 @@ type Event struct {
 	// pairs that do not overlap, or digests in place of ids (TensorRT-LLM).
 	// Tokens is empty then, and the event is not Aligned.
 	OpaqueTokens bool
+	// Locals are the local content hashes of the blocks (Dynamo's), one for
+	// each of Hashes, where they come in place of Tokens: on Dynamo's event
+	// plane.
+	Locals []uint64
 	// BlockSize is in tokens; 0 where the engine does not say.
 	BlockSize int
 	LoRAID    *int64
@@ -199,8 +203,9 @@ type Event struct {
 	Fields FieldSet
 	// UnknownFields counts fields and values that the decoder skipped.
 	UnknownFields int
-	// Array tells a positional array from a map.
-	Array bool
+	// Array tells a positional array from a map, and Plane an event of Dynamo's
+	// event plane from an engine's.
+	Array, Plane bool
 	// Len is the number of array elements or map entries.
 	Len int
 	// Err is set when Kind is Bad.
@@ -228,7 +233,8 @@ type Batch struct {
 	Topic string
 	// Seq counts batches per publisher process from 0.
 	Seq uint64
-	// Engine is the engine's own time at the end of the step, 0 if unusable.
+	// Engine is the engine's own time at the end of the step, 0 if unusable. On
+	// Dynamo's event plane it is the publisher's time of sending.
 	Engine Time
 	Events []Event
 	// Rank is the data-parallel rank, -1 where the batch does not say.
@@ -247,7 +253,8 @@ type RecordKind uint8
 
 // The kinds of record.
 const (
-	// Frames is one message as received: topic, sequence, payload.
+	// Frames is one message as received, in a form that SplitFrames knows, or a
+	// load message (see DecodeLoad).
 	Frames RecordKind = iota
 	// ReplayFrames is one message of a replay answer, delimiter included.
 	ReplayFrames
