@@ -103,6 +103,6 @@ Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
 		Version:       version(),
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newInit())
+	root.AddCommand(newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newInit(), newDoctor())
 	return root
 }
