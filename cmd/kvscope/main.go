@@ -104,6 +104,8 @@ Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
 		Version:       version(),
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newLive(), newRecord(), newReplay(), newReport(), newDiagnose(), newAudit(), newCapture(), newDemo(), newInit())
+	root.AddCommand(
+		newLive(), newReplay(), newReport(), newDiagnose(), newAudit(), newRecord(), newCapture(), newDoctor(), newInit(), newDemo(),
+	)
 	return root
 }
