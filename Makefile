@@ -49,7 +49,7 @@ fuzz: ## every fuzz target of every package, FUZZTIME each
 	| sed -E 's|^(.*)/[^/]+:func |\1 |' | sort \
 	| { set -e; while read -r dir name; do \
 		echo "== $$dir $$name"; \
-		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "$$dir" </dev/null; \
+		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1x "$$dir" </dev/null; \
 	done; }
 
 soak: build ## the tap under load beside pyzmq, and a recorder that is killed: SOAK long

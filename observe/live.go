@@ -43,6 +43,14 @@ func (l *Live) Run(ctx context.Context, src wire.Source) error {
 	}
 }
 
+// Describe takes what is known of a replica from elsewhere than its metrics
+// page.
+func (l *Live) Describe(name wire.Replica, facts wire.Facts) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.obs.Describe(name, l.obs.now, facts)
+}
+
 // Say adds a note about the source as a whole.
 func (l *Live) Say(text string) {
 	l.mu.Lock()

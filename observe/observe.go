@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kvscope/kvscope/diagnose"
@@ -26,6 +28,9 @@ type Options struct {
 	// log's names mapped by Rename; see explain.NewAuditor.
 	Requests []explain.Request
 	Rename   map[string]wire.Replica
+	// Facts are known of replicas before the first record, such as from
+	// discovery.
+	Facts map[wire.Replica]wire.Facts
 	// Want is told of each replay that would fill what is missing; see
 	// stream.Want. It is nil where nobody can be asked, and must not block.
 	Want func(replica wire.Replica, from uint64)
@@ -76,6 +81,9 @@ func New(opt Options) *Observer {
 	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
 		models: map[wire.Replica]string{},
+	}
+	for _, name := range slices.Sorted(maps.Keys(opt.Facts)) {
+		o.Describe(name, 0, opt.Facts[name])
 	}
 	if len(opt.Requests) > 0 {
 		o.auditor = explain.NewAuditor(o.idx, opt.Requests, opt.Rename, o.auditTrust)

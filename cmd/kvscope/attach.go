@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/tap"
@@ -31,8 +32,10 @@ type attachment struct {
 	looked chan struct{}
 
 	mu      sync.Mutex
-	members map[wire.Replica]fleet.Member
+	members map[wire.Replica]fleet.Member // by the name of their endpoint
 	known   bool
+	// describe is told what discovery knows of replicas.
+	describe func(wire.Replica, wire.Facts)
 }
 
 // lookout finds out who is there, until ctx ends: it tells of the members as
@@ -75,7 +78,9 @@ func (a *attachment) list() []fleet.Member {
 	for _, m := range a.members {
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b fleet.Member) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b fleet.Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
 	return out
 }
 
@@ -89,7 +94,7 @@ func (a *attachment) update(members []fleet.Member, problems []error) {
 	defer a.mu.Unlock()
 	next := map[wire.Replica]fleet.Member{}
 	for _, m := range members {
-		next[m.Name] = m
+		next[endpoint(m).Name] = m
 	}
 	for name, was := range a.members {
 		if is, ok := next[name]; !ok || !reflect.DeepEqual(is, was) {
@@ -98,12 +103,14 @@ func (a *attachment) update(members []fleet.Member, problems []error) {
 		}
 	}
 	for _, m := range members {
-		if _, ok := a.members[m.Name]; ok {
+		name := endpoint(m).Name
+		if _, ok := a.members[name]; ok {
 			continue
 		}
-		a.members[m.Name] = m
+		a.members[name] = m
+		a.tell(m)
 		if err := a.add(m); err != nil {
-			a.Put(wire.Record{At: now, Replica: m.Name, Kind: wire.Link, Link: wire.LinkRefused, Text: wire.LinkRefused.String(), Err: err.Error()})
+			a.Put(wire.Record{At: now, Replica: name, Kind: wire.Link, Link: wire.LinkRefused, Text: wire.LinkRefused.String(), Err: err.Error()})
 		}
 	}
 	if !a.known {
@@ -119,11 +126,46 @@ func (a *attachment) add(m fleet.Member) error {
 	return a.Add(endpoint(m))
 }
 
+// endpoint is where a member is listened to. One that sends load alone is no
+// replica, and may have the name of one.
 func endpoint(m fleet.Member) tap.Endpoint {
+	name := m.Name
+	if m.Kind == fleet.LoadOnly {
+		name = wire.LoadName(name)
+	}
 	return tap.Endpoint{
-		Name: m.Name, Address: m.Events, Bind: m.Bind, Topics: m.Topics, Replay: m.Replay,
+		Name: name, Address: m.Events, Bind: m.Bind, Topics: m.Topics, Replay: m.Replay,
 		User: m.User, Password: m.Password,
 	}
+}
+
+// tell passes on what discovery knows of a member. It is called with a.mu held.
+func (a *attachment) tell(m fleet.Member) {
+	if a.describe != nil && m.Facts != (wire.Facts{}) {
+		a.describe(m.Name, m.Facts)
+	}
+}
+
+// inform makes describe hear of all that discovery knows, now and later.
+func (a *attachment) inform(describe func(wire.Replica, wire.Facts)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.describe = describe
+	for _, m := range a.members {
+		a.tell(m)
+	}
+}
+
+// facts waits for the first look around, and gives what it told.
+func (a *attachment) facts(ctx context.Context) []capture.ReplicaFacts {
+	wait(ctx, a.looked)
+	var out []capture.ReplicaFacts
+	for _, m := range a.list() {
+		if m.Facts != (wire.Facts{}) {
+			out = append(out, capture.ReplicaFacts{Replica: m.Name, Facts: m.Facts})
+		}
+	}
+	return out
 }
 
 // options makes the index ask for what it misses.

@@ -101,7 +101,7 @@ func (d *demo) run(cmd *cobra.Command) error {
 	if shown || d.json || d.plain {
 		return d.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Notice: demoNotice(faults)})
 	}
-	live := observe.NewLive(src.opt, src.clock)
+	live := src.live()
 	done := countdown(ctx, cmd.ErrOrStderr(), live)
 	err = ended(ctx, live.Run(ctx, src))
 	done()

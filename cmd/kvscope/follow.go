@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +32,21 @@ type following struct {
 	clock func() wire.Time
 	// recent offers replays of a running fleet, and is nil for a recording.
 	recent func(r wire.Replica, first uint64) (offer string, send func(), err error)
-	// header is for a capture of it.
-	header capture.Header
+	// header gives what a capture of it begins with.
+	header func(context.Context) capture.Header
+	// inform makes its argument hear of what is known of replicas from
+	// elsewhere than the source.
+	inform func(describe func(wire.Replica, wire.Facts))
 	// cut is set for a recording.
 	cut   *until
 	close func()
+}
+
+// live follows the source.
+func (f *following) live() *observe.Live {
+	l := observe.NewLive(f.opt, f.clock)
+	f.inform(l.Describe)
+	return l
 }
 
 // wait gives a context for the time that a command was told to observe: all of
@@ -75,13 +87,41 @@ func (in *input) follow(ctx context.Context, cmd *cobra.Command) (*following, er
 	if err != nil {
 		return nil, usageError("%w", err)
 	}
-	a := attach(ctx, cfg.tap(), finder.Run, fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
+	a := attach(ctx, cfg.tap(), cfg.lookout(finder), fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
 	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, Index: bounds}), nil
 }
 
 // tap says what the tap may do.
 func (c *liveConfig) tap() tap.Options {
 	return tap.Options{Replay: tap.ReplayOptions{Policy: c.Replay, PerMinute: c.ReplayPerMinute}}
+}
+
+// lookout finds the members by discovery, and adds the NATS servers.
+func (c *liveConfig) lookout(finder *fleet.Finder) lookout {
+	var servers []fleet.Member
+	for _, n := range c.NATS {
+		servers = append(servers, n.member())
+	}
+	return func(ctx context.Context, changed func([]fleet.Member, []error)) {
+		finder.Run(ctx, func(members []fleet.Member, problems []error) {
+			changed(append(slices.Clip(members), servers...), problems)
+		})
+	}
+}
+
+// member is a NATS server as a publisher; who publishes there shows as it does.
+func (n *natsServer) member() fleet.Member {
+	m := fleet.Member{Kind: fleet.Plane, Topics: n.Subjects, Rank: -1, Found: "nats"}
+	u, err := url.Parse(n.URL)
+	if err != nil { // the configuration was checked
+		m.Name, m.Problem = wire.Replica(n.URL), err.Error()
+		return m
+	}
+	m.User = u.User.Username()
+	m.Password, _ = u.User.Password()
+	u.User = nil
+	m.Name, m.Events = wire.Replica(u.Host), u.String()
+	return m
 }
 
 // name is what the fleet is called on a screen.
@@ -97,7 +137,10 @@ func (a *attachment) following(opt observe.Options) *following {
 	opt = a.options(opt)
 	return &following{
 		Source: a, opt: opt, clock: systemTime, recent: a.recent,
-		header: capture.Header{Tool: "kvscope " + version(), Created: systemTime(), Hold: opt.Stream.Hold},
+		header: func(ctx context.Context) capture.Header {
+			return capture.Header{Tool: "kvscope " + version(), Created: systemTime(), Facts: a.facts(ctx), Hold: opt.Stream.Hold}
+		},
+		inform: a.inform,
 		close:  func() { _ = a.Close() },
 	}
 }
@@ -127,8 +170,12 @@ func (in *input) recorded(cmd *cobra.Command) (*following, error) {
 	}
 	cut := &until{Source: src, moment: stop}
 	return &following{
-		Source: cut, cut: cut, close: src.Close, header: src.header,
-		opt: observe.Options{Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds},
+		Source: cut, cut: cut, close: src.Close,
+		header: func(context.Context) capture.Header { return src.header },
+		inform: func(func(wire.Replica, wire.Facts)) {},
+		opt: observe.Options{
+			Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds, Facts: src.facts(),
+		},
 	}, nil
 }
 

@@ -66,7 +66,7 @@ func (l *live) run(cmd *cobra.Command) error {
 func (s *screen) watch(ctx context.Context, cmd *cobra.Command, src *following, opt tui.Options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	live := observe.NewLive(src.opt, src.clock)
+	live := src.live()
 	over := make(chan struct{})
 	var damage error
 	go func() {

@@ -65,12 +65,12 @@ func record(cmd *cobra.Command, in *input, out string) (err error) {
 		}()
 		to = f
 	}
-	w, err := capture.NewWriter(to, src.header)
+	w, err := capture.NewWriter(to, src.header(ctx))
 	if err != nil {
 		return inputError(fmt.Errorf("%s: %w", out, err))
 	}
 	t := &tee{Source: src, w: w, began: time.Now()}
-	live := observe.NewLive(src.opt, src.clock)
+	live := src.live()
 	done := t.keepFlushed(cmd.ErrOrStderr(), live)
 	err = ended(ctx, live.Run(ctx, t))
 	done()

@@ -112,7 +112,7 @@ func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
 		return nil, err
 	}
 	defer src.close()
-	live := observe.NewLive(src.opt, src.clock)
+	live := src.live()
 	done := countdown(ctx, cmd.ErrOrStderr(), live)
 	err = ended(ctx, live.Run(ctx, src))
 	done()
@@ -150,6 +150,15 @@ func (r *recording) Close() {
 // stream gives the tracker's options: the answers in a capture of a live tap
 // come behind batches that the tap held back.
 func (r *recording) stream() stream.Options { return stream.Options{Hold: r.header.Hold} }
+
+// facts are what a capture's header says of replicas.
+func (r *recording) facts() map[wire.Replica]wire.Facts {
+	out := map[wire.Replica]wire.Facts{}
+	for _, f := range r.header.Facts {
+		out[f.Replica] = f.Facts
+	}
+	return out
+}
 
 // open opens a recording: a capture, or JSON Lines with the metrics pages beside
 // them if there are any.
