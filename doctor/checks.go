@@ -125,7 +125,7 @@ func connects(s *sight) Result {
 		return fail("let the engines' endpoint in --kv-events-config name this machine and port",
 			"no engine has dialled %s within %s", s.Events, seconds(s.waited))
 	case s.Bind:
-		return fine("%d publishers have dialled in", len(s.link.Publishers))
+		return fine("%s dialled in", count(len(s.link.Publishers), "publisher"))
 	case isUp(s):
 		return fine("something listens")
 	case s.dialled && s.dialErr == nil:

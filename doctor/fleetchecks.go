@@ -36,9 +36,9 @@ func members(seen []*sight) Result {
 		}
 	}
 	if up == 0 {
-		return fail("see the checks above", "none of %d replicas can be tapped", len(seen))
+		return fail("see the checks above", "none of %s can be tapped", count(len(seen), "replica"))
 	}
-	return fine("%d of %d replicas can be tapped", up, len(seen))
+	return fine("%d of %s can be tapped", up, count(len(seen), "replica"))
 }
 
 // agree compares the members of each model by a trait; "" is unknown. A load
@@ -95,7 +95,7 @@ func blockSize(seen []*sight) Result {
 	case known == 0:
 		return skip("no block size is known")
 	}
-	return fine("block sizes agree on %d replicas", known)
+	return fine("block sizes agree on %s", count(known, "replica"))
 }
 
 func dialect(seen []*sight) Result {
@@ -106,7 +106,7 @@ func dialect(seen []*sight) Result {
 	case known == 0:
 		return skip("no event was seen")
 	}
-	return fine("events have the same form on %d replicas", known)
+	return fine("events have the same form on %s", count(known, "replica"))
 }
 
 // hash compares algorithms, forms, and what the same first block is hashed to.

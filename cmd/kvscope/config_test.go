@@ -65,6 +65,19 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
+// TestManyMistakes ends, in a file that has nothing to do with us.
+func TestManyMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := parseConfig([]byte(strings.Repeat("- a: 1\n", 1<<16)), "c")
+	if err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a list: %v", err)
+	}
+	_, err = parseConfig([]byte("replicas:\n"+strings.Repeat("- a: 1\n", 1<<13)), "c")
+	if err == nil || strings.Count(err.Error(), "\n") != maxMistakes-1 {
+		t.Errorf("%d mistakes told", strings.Count(err.Error(), "\n")+1)
+	}
+}
+
 // TestPasswordsStayIn looks at what errors say where a password is near.
 func TestPasswordsStayIn(t *testing.T) {
 	t.Parallel()

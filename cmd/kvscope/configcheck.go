@@ -13,8 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxConfig is the largest configuration file, in bytes.
-const maxConfig = 1 << 20
+const (
+	// maxConfig is the largest configuration file, in bytes.
+	maxConfig = 1 << 20
+	// maxMistakes is how many mistakes are told at once: a file with more is
+	// another file, or has one that causes the others.
+	maxMistakes = 20
+)
 
 // checker holds a file against the table of fields. It goes no deeper than the
 // table, and follows no alias, so a hostile file costs no more than its size.
@@ -68,6 +73,9 @@ func (c *checker) syntax(err error) error {
 }
 
 func (c *checker) fail(n *yaml.Node, path string, err error) {
+	if len(c.errs) == maxMistakes {
+		return
+	}
 	if path != "" {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
@@ -175,16 +183,14 @@ func (c *checker) scalar(n *yaml.Node, f *setting, path string) {
 
 // unknown says that a key is none of f's, and which comes closest.
 func (f *setting) unknown(key string) error {
+	key = key[:min(len(key), maxWord)]
 	best, least := "", len(key)/2+1
 	names := make([]string, len(f.fields))
 	for i := range f.fields {
 		names[i] = f.fields[i].key
-		if d := distance(key, names[i]); d < least && len(key) <= maxWord {
+		if d := distance(key, names[i]); d < least {
 			best, least = names[i], d
 		}
-	}
-	if len(key) > maxWord {
-		key = key[:maxWord]
 	}
 	if best != "" {
 		return fmt.Errorf("there is no key %q: is it %s?", key, best)
