@@ -331,17 +331,16 @@ func clock(s *sight) Result {
 	)
 	known := s.timed
 	for _, p := range s.pages {
-		if !p.read || p.page.Date == 0 {
+		least, most, ok := p.page.Ahead()
+		if !p.read || !ok {
 			continue
 		}
 		known = true
-		// The header is cut to a second, and servers renew it once a second.
-		least, most := p.page.Date-p.page.Received, p.page.Date-p.page.Sent+2e9
 		switch {
-		case least > near:
-			return warn(fix, "its clock is at least %s ahead of ours", seconds(time.Duration(least)))
-		case most < -near:
-			return warn(fix, "its clock is at least %s behind ours", seconds(time.Duration(-most)))
+		case least > time.Duration(near):
+			return warn(fix, "its clock is at least %s ahead of ours", seconds(least))
+		case most < time.Duration(-near):
+			return warn(fix, "its clock is at least %s behind ours", seconds(-most))
 		}
 	}
 	switch {

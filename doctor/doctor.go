@@ -15,23 +15,13 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// Page is the answer to one GET.
-type Page struct {
-	Body []byte
-	// Date is the server's own clock, in whole seconds, 0 where it gave none.
-	Date wire.Time
-	// Sent and Received are when the request left and the answer was read, by
-	// our clock.
-	Sent, Received wire.Time
-}
-
 // Options are what Run reaches the world by, and how long it looks.
 type Options struct {
 	// Tap says how to connect; its Clock is Run's too. Of its Replay only the
 	// Policy counts: never asks nothing.
 	Tap tap.Options
-	// Get reads a metrics page; without it none is read.
-	Get func(ctx context.Context, url string) (Page, error)
+	// Get reads a metrics page, as a fleet.Prober does; without it none is read.
+	Get func(ctx context.Context, url string) (fleet.Page, error)
 	// LookupHost is net.DefaultResolver's.
 	LookupHost func(ctx context.Context, host string) ([]string, error)
 	// Wait is how long to listen for a first batch of everybody: 10 s. Settle is
@@ -251,10 +241,10 @@ func (r *run) read(ctx context.Context, turn int) {
 		return
 	}
 	byURL := map[string]*sync.Once{}
-	pages := map[string]*Page{}
+	pages := map[string]*fleet.Page{}
 	errs := map[string]*error{}
 	for _, s := range r.seen {
-		byURL[s.Metrics], pages[s.Metrics], errs[s.Metrics] = &sync.Once{}, &Page{}, new(error)
+		byURL[s.Metrics], pages[s.Metrics], errs[s.Metrics] = &sync.Once{}, &fleet.Page{}, new(error)
 	}
 	r.each(func(s *sight) {
 		if s.Metrics == "" || turn > 0 && (s.pages[0].err != nil || s.messages > 0) {
@@ -267,7 +257,7 @@ func (r *run) read(ctx context.Context, turn int) {
 }
 
 // parse reads a member's share of a page.
-func parse(page *Page, err error, rank int) reading {
+func parse(page *fleet.Page, err error, rank int) reading {
 	out := reading{read: true, page: *page, err: err}
 	if err == nil {
 		out.facts, out.load, out.err = fleet.ParseMetrics(string(page.Body), rank)

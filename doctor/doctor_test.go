@@ -185,7 +185,7 @@ func TestFaults(t *testing.T) {
 		}, "reached from here"},
 		{"another page", func(t *testing.T, w *world) []fleet.Member {
 			m := w.healthy(t, "a", usual)
-			w.pages[m.Metrics] = func(int) (Page, error) { return Page{Body: []byte("go_goroutines 3\n")}, nil }
+			w.pages[m.Metrics] = func(int) (fleet.Page, error) { return fleet.Page{Body: []byte("go_goroutines 3\n")}, nil }
 			return []fleet.Member{m}
 		}, []string{
 			"a error metrics: http://a/metrics is no metrics page of an engine: metrics page: no vLLM or SGLang metric on the page",
@@ -197,7 +197,7 @@ func TestFaults(t *testing.T) {
 		}, "NTP"},
 		{"the server's clock", func(t *testing.T, w *world) []fleet.Member {
 			m := w.healthy(t, "a", usual)
-			w.pages[m.Metrics] = func(turn int) (Page, error) {
+			w.pages[m.Metrics] = func(turn int) (fleet.Page, error) {
 				p, err := page("True", 0)(turn)
 				p.Date -= 60e9
 				return p, err

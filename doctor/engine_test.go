@@ -16,6 +16,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"go.uber.org/goleak"
 
+	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/tap"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -28,7 +29,7 @@ type list = []any
 type world struct {
 	mu    sync.Mutex
 	at    map[string]func(net.Conn)
-	pages map[string]func(turn int) (Page, error)
+	pages map[string]func(turn int) (fleet.Page, error)
 	turns map[string]int
 	// asked are the replay requests that came.
 	asked   []uint64
@@ -36,7 +37,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{at: map[string]func(net.Conn){}, pages: map[string]func(int) (Page, error){}, turns: map[string]int{}}
+	return &world{at: map[string]func(net.Conn){}, pages: map[string]func(int) (fleet.Page, error){}, turns: map[string]int{}}
 }
 
 func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
@@ -52,12 +53,12 @@ func (w *world) dial(_ context.Context, _, address string) (net.Conn, error) {
 	return ours, nil
 }
 
-func (w *world) get(_ context.Context, url string) (Page, error) {
+func (w *world) get(_ context.Context, url string) (fleet.Page, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	page := w.pages[url]
 	if page == nil {
-		return Page{}, fmt.Errorf("GET %s: connection refused", url)
+		return fleet.Page{}, fmt.Errorf("GET %s: connection refused", url)
 	}
 	w.turns[url]++
 	return page(w.turns[url])
@@ -214,14 +215,14 @@ func (w *world) answers(conn net.Conn) {
 }
 
 // page is a metrics page on which requests grow by per with each reading.
-func page(caching string, per int) func(int) (Page, error) {
-	return func(turn int) (Page, error) {
+func page(caching string, per int) func(int) (fleet.Page, error) {
+	return func(turn int) (fleet.Page, error) {
 		now := wire.Time(time.Now().UnixNano())
 		text := fmt.Sprintf(`vllm:cache_config_info{block_size="16",enable_prefix_caching=%q,engine="0",num_gpu_blocks="200",prefix_caching_hash_algo="sha256"} 1
 vllm:num_requests_running{engine="0",model_name="m"} 0
 vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} %d
 `, caching, per*turn)
-		return Page{Body: []byte(text), Sent: now, Received: now, Date: now / 1e9 * 1e9}, nil
+		return fleet.Page{Body: []byte(text), Sent: now, Received: now, Date: now / 1e9 * 1e9}, nil
 	}
 }
 

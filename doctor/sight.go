@@ -78,7 +78,7 @@ type identity struct {
 // reading is what one GET of a metrics page gave.
 type reading struct {
 	read  bool
-	page  Page
+	page  fleet.Page
 	facts wire.Facts
 	load  wire.Load
 	err   error

@@ -197,6 +197,10 @@ func (l *lane) depth() (records, bytes int, dropped uint64) {
 // next takes the oldest record. After close it gives what is left, then io.EOF.
 func (q *queue) next(ctx context.Context) (wire.Record, error) {
 	for {
+		// Under constant traffic nobody would see the end of the context otherwise.
+		if err := ctx.Err(); err != nil {
+			return wire.Record{}, err
+		}
 		rec, ok, ended := q.take()
 		switch {
 		case ok:

@@ -3,13 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +11,6 @@ import (
 	"github.com/kvscope/kvscope/doctor"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/tap"
-	"github.com/kvscope/kvscope/wire"
 )
 
 func newDoctor() *cobra.Command {
@@ -47,11 +40,15 @@ its end marker and reads nothing of its buffer. --replay never leaves that out.`
 				return usageError("%w", errNoFleet)
 			}
 			members, err := findMembers(cmd.Context(), cfg)
-			if len(members) == 0 && err != nil {
+			if len(members) == 0 {
+				var exit *exitError
+				if errors.As(err, &exit) {
+					return err
+				}
 				return inputError(err)
 			}
 			report := doctor.Run(cmd.Context(), members, doctor.Options{
-				Tap: tap.Options{Replay: tap.ReplayOptions{Policy: cfg.Replay}}, Get: getPage, Wait: wait,
+				Tap: tap.Options{Replay: tap.ReplayOptions{Policy: cfg.Replay}}, Get: fleet.NewProber(fleet.Options{}).Probe, Wait: wait,
 			})
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
@@ -78,91 +75,19 @@ its end marker and reads nothing of its buffer. --replay never leaves that out.`
 	return cmd
 }
 
-// findMembers finds the fleet. Members beside an error were found all the same.
-var findMembers = func(_ context.Context, cfg liveConfig) ([]fleet.Member, error) {
-	var members []fleet.Member
-	for i := range cfg.Fleet.Replicas {
-		members = append(members, fixedMembers(&cfg.Fleet.Replicas[i])...)
-	}
-	if len(members) == 0 {
-		return nil, errors.New("only replicas at fixed addresses can be looked at: give --replica")
-	}
-	return members, nil
-}
-
-// fixedMembers gives a member for each rank of a replica.
-func fixedMembers(r *fleet.Replica) []fleet.Member {
-	var members []fleet.Member
-	for rank := range max(1, r.Ranks) {
-		m := fleet.Member{
-			Name: wire.Replica(firstOf(r.Name, strings.TrimPrefix(r.Events, "tcp://"), r.Engine)), Bind: r.Bind, Topics: r.Topics,
-			Metrics: r.Metrics, Rank: -1, User: r.User, Password: r.Password, Found: "fixed address",
-		}
-		if r.Ranks > 1 {
-			m.Name += wire.Replica("/" + strconv.Itoa(rank))
-			m.Rank = rank
-		}
-		if m.Metrics == "" && r.Engine != "" {
-			m.Metrics = strings.TrimSuffix(r.Engine, "/") + "/metrics"
-		}
-		var err, replayErr error
-		m.Events, err = ofRank(r.Events, rank)
-		m.Replay, replayErr = ofRank(r.Replay, rank)
-		if err = errors.Join(err, replayErr); err != nil {
-			m.Problem, m.Events, m.Replay = err.Error(), "", ""
-		}
-		members = append(members, m)
-	}
-	return members
-}
-
-// ofRank gives the address of a data-parallel rank: engines add it to the port.
-func ofRank(address string, rank int) (string, error) {
-	if address == "" || rank == 0 {
-		return address, nil
-	}
-	rest, ok := strings.CutPrefix(address, "tcp://")
-	host, digits, err := net.SplitHostPort(rest)
-	if !ok || err != nil {
-		return "", fmt.Errorf("rank %d: %s has no port to add a rank to: give tcp://host:port", rank, address)
-	}
-	port, err := strconv.Atoi(digits)
-	if err != nil || port+rank > 65535 {
-		return "", fmt.Errorf("rank %d: port %s + %d is above 65535: give the engine a lower port", rank, digits, rank)
-	}
-	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(port+rank)), nil
-}
-
-// pageTimeout bounds one GET.
-const pageTimeout = 3 * time.Second
-
-// pageClient uses no proxy: engines are reached directly, as their sockets are.
-var pageClient = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// getPage GETs a metrics page.
-func getPage(ctx context.Context, url string) (doctor.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// findMembers looks around once. Members beside an error were found all the
+// same.
+func findMembers(ctx context.Context, cfg liveConfig) ([]fleet.Member, error) {
+	finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
 	if err != nil {
-		return doctor.Page{}, errors.New("not a URL: give http://host:port/metrics")
+		return nil, usageError("%w", err)
 	}
-	page := doctor.Page{Sent: wire.Time(time.Now().UnixNano())}
-	resp, err := pageClient.Do(req)
-	if err != nil {
-		return page, err // it names the URL, without a password
+	members, problems := finder.Look(ctx)
+	for i := range cfg.NATS {
+		members = append(members, cfg.NATS[i].member())
 	}
-	defer resp.Body.Close() // read as far as it is wanted
-	page.Body, err = io.ReadAll(io.LimitReader(resp.Body, fleet.MaxPage+1))
-	page.Received = wire.Time(time.Now().UnixNano())
-	if date, dateErr := http.ParseTime(resp.Header.Get("Date")); dateErr == nil {
-		page.Date, _ = wire.TimeOf(float64(date.Unix()))
+	if len(members) == 0 && len(problems) == 0 {
+		problems = append(problems, errors.New("no replica was found"))
 	}
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", req.URL.Redacted(), resp.Status)
-	}
-	return page, err
+	return members, errors.Join(problems...)
 }
