@@ -106,6 +106,9 @@ func lostGap(r *Replica, g *stream.Gap) Finding {
 	}
 	f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
 	f.Next = "give the engine a replay_endpoint and record with replay, or clear its prefix cache to be exact again"
+	if g.Reason == stream.NotKept {
+		f.Next = "clear its prefix cache to be exact again; if it comes back, give the engine a larger buffer_steps and look for what loses batches"
+	}
 	return f
 }
 

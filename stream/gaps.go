@@ -9,6 +9,9 @@ import (
 // notReplayed is the reason of a gap until it is healed or another is known.
 const notReplayed = "not replayed"
 
+// NotKept is the reason of a gap that a complete answer leaves.
+const NotKept = "no longer in the publisher's replay buffer, or never sent"
+
 // openGap notes that batches behind all that were seen are missing.
 func (r *replica) openGap(from, to uint64, at wire.Time, why string) {
 	r.mark(Mark{At: at, Kind: MarkGap, Seq: from, To: to})

@@ -218,7 +218,7 @@ func (t *Tracker) replayed(r *replica, a arrival) {
 // clip goes on at seq without what the answer lacks before it.
 func (t *Tracker) clip(r *replica, at wire.Time, seq uint64) {
 	if seq > r.expect {
-		t.skip(r, at, seq, "no longer in the publisher's replay buffer, or never sent")
+		t.skip(r, at, seq, NotKept)
 		r.degrade(ReplayClipped)
 	}
 }

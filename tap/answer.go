@@ -44,7 +44,11 @@ var errBytes = errors.New("the answer is larger than what may be read for one wa
 // String says what came, for people.
 func (a *answer) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d batches from %d on", a.batches, a.want.From)
+	batches := "batches"
+	if a.batches == 1 {
+		batches = "batch"
+	}
+	fmt.Fprintf(&b, "%d %s from %d on", a.batches, batches, a.want.From)
 	if a.requests > 1 {
 		fmt.Fprintf(&b, ", in %d requests", a.requests)
 	}

@@ -111,7 +111,7 @@ func replayWords(a *observe.Replay) string {
 	}
 	said := fmt.Sprintf("policy %s, %s sent, %d left this minute", a.Policy, plural(int(a.Requests), "request"), a.Left)
 	if a.Batches > 0 {
-		said += fmt.Sprintf(", %s batches received", group(a.Batches))
+		said += ", " + plural(int(a.Batches), "batch") + " received"
 	}
 	switch {
 	case a.Running:

@@ -150,6 +150,9 @@ func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
+	if strings.HasSuffix(one, "ch") {
+		one += "e"
+	}
 	return group(n) + " " + one + "s"
 }
 

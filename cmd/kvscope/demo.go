@@ -48,7 +48,7 @@ func newDemo() *cobra.Command {
 	f.IntVar(&d.replicas, "replicas", 4, "engines, 1 to 64")
 	f.Float64Var(&d.rate, "rate", 6, "requests a second, 0.1 to 200")
 	f.Uint64Var(&d.seed, "seed", 1, "another number, another course of events")
-	f.StringSliceVar(&d.faults, "fault", []string{"drop", "restart"}, "what goes wrong, or none")
+	f.StringSliceVar(&d.faults, "fault", []string{"lost", "restart", "undecodable"}, "what goes wrong, or none")
 	return cmd
 }
 
