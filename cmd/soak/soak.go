@@ -70,7 +70,7 @@ func (c *child) end() {
 	_ = c.cmd.Wait()
 }
 
-func (s *soak) run() error {
+func (s *soak) run(search bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *soak) run() error {
 	}
 	s.addresses = hello.Addresses
 	done, failed := s.long(self, pub)
-	if done.Published == nil {
+	if done.Published == nil || !search {
 		return failed
 	}
 	return errors.Join(failed, s.search(self, pub, done))
