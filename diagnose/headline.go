@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,8 +120,21 @@ func plighted(replicas []Replica) []company {
 		}
 		out[at].replicas = append(out[at].replicas, r)
 	}
-	slices.SortStableFunc(out, func(a, b company) int { return b.badness - a.badness })
+	slices.SortStableFunc(out, func(a, b company) int {
+		return cmp.Or(b.badness-a.badness, cmp.Compare(a.urgency(), b.urgency()))
+	})
 	return out
+}
+
+// urgencies orders the plights of one word of trust: what makes hits guesses
+// comes before what only hides some.
+var urgencies = []stream.Reason{
+	stream.NeverReached, stream.LinkLost, stream.NoEvents, stream.Reconnected, stream.GapOpen, stream.Undecodable,
+	stream.OverCapacity, stream.IndexFull, stream.ReplayClipped, stream.OrphanParents, stream.LateJoin,
+}
+
+func (c company) urgency() int {
+	return slices.IndexFunc(urgencies, func(r stream.Reason) bool { return plights[r] == c.plight })
 }
 
 func (c company) String() string {

@@ -40,6 +40,11 @@ func TestHeadline(t *testing.T) {
 			"a and b were joined late: what they cached before shows only as it is used again (10 of 200 blocks in doubt). 2 replicas are EXACT.",
 		},
 		{
+			"what makes hits guesses comes first",
+			[]Replica{late("a", 7), replica("b", 0, 0, stream.Degraded, stream.GapOpen, stream.LateJoin)},
+			"b has missed batches: its hits are guesses. a was joined late: what it cached before shows only as it is used again (7 of 100 blocks in doubt).",
+		},
+		{
 			"of four all are named",
 			[]Replica{blind("a"), blind("b"), blind("c"), blind("d")},
 			"a, b, c and d have sent no cache event: events may be off, or the topic filter wrong.",
@@ -57,7 +62,7 @@ func TestHeadline(t *testing.T) {
 				replica("c", 0, 0, stream.Stale, stream.LinkLost),
 				replica("d", 5, 100, stream.Replaying), late("e", 0),
 			},
-			"a has sent no cache event: events may be off, or the topic filter wrong. b was never reached. c has lost its link: what is shown is its last known state. 2 more replicas are not exact.",
+			"b was never reached. a has sent no cache event: events may be off, or the topic filter wrong. c has lost its link: what is shown is its last known state. 2 more replicas are not exact.",
 		},
 		{"replaying", []Replica{replica("d", 5, 100, stream.Replaying)}, "d is replaying what was missed."},
 	} {

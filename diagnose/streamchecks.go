@@ -68,6 +68,8 @@ func seqGap(v View) []Finding {
 			switch {
 			case g.Healed:
 				out = append(out, healedGap(r, g))
+			case r.Trust.Word == stream.Replaying && g.Reason == stream.NotReplayed:
+				// It is being asked for.
 			case lost < shownGaps:
 				lost++
 				out = append(out, lostGap(r, g))
@@ -105,9 +107,9 @@ func lostGap(r *Replica, g *stream.Gap) Finding {
 		f.Effect = doubtEffect(r)
 	}
 	f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
-	f.Next = "give the engine a replay_endpoint and record with replay, or clear its prefix cache to be exact again"
+	f.Next = "give the engine a replay_endpoint, so that what is missed can be fetched, and look for what loses batches; clearing its prefix cache would make the index exact, and cost all its hits"
 	if g.Reason == stream.NotKept {
-		f.Next = "clear its prefix cache to be exact again; if it comes back, give the engine a larger buffer_steps and look for what loses batches"
+		f.Next = "look for what loses batches (a slow link, a small hwm), or give the engine a larger buffer_steps; clearing its prefix cache would make the index exact, and cost all its hits"
 	}
 	return f
 }
@@ -137,7 +139,7 @@ func lateJoin(v View) []Finding {
 		f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
 		f.Until = endedBy(r, m.At)
 		f.Title = fmt.Sprintf("joined at batch %d: what was cached before is unknown until it is used again", m.Seq)
-		f.Next = "start the tap before the engine, or let it replay from the publisher's buffer"
+		f.Next = "fetch what the publisher still keeps (R on the screen, --replay recent or full), or wait: what is used again shows"
 		if f.Until == nil && slices.Contains(r.Trust.Reasons, stream.LateJoin) {
 			f.Effect = doubtEffect(r)
 		}
@@ -194,10 +196,10 @@ func overCapacity(v View) []Finding {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		over := r.Index.Copies - r.Facts.Capacity
-		if r.Facts.Capacity <= 0 || over <= 0 {
-			continue
+		if r.Facts.Capacity <= 0 || over <= 0 || slices.Contains(r.Trust.Reasons, stream.GapOpen) {
+			continue // removals may be among the batches that were missed, which is a finding already
 		}
-		f := about(r, Warning, r.LastBatch)
+		f := about(r, Warning, r.Joined)
 		f.Effect.Blocks = p(over)
 		f.Effect.Share = p(float64(over) / float64(r.Facts.Capacity))
 		f.Title = fmt.Sprintf("%d block copies are announced and not removed, %d more than the engine has (%d)", r.Index.Copies, over, r.Facts.Capacity)

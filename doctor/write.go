@@ -38,9 +38,17 @@ func JSON(w io.Writer, r *Report) error {
 	return enc.Encode(out)
 }
 
-// Text writes a report for people.
-func Text(w io.Writer, r *Report) error {
+// Text writes a report for people: the verdict, and what is wrong.
+func Text(w io.Writer, r *Report) error { return text(w, r, Warning) }
+
+// Verbose writes all results.
+func Verbose(w io.Writer, r *Report) error { return text(w, r, Skipped) }
+
+// text writes the results from a status up, and counts the others.
+func text(w io.Writer, r *Report, least Status) error {
 	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %s; listened for %s.\n\n", count(len(r.Members), "replica"),
+		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), seconds(r.Waited))
 	for i := range r.Members {
 		m := &r.Members[i]
 		head := string(m.Replica)
@@ -49,25 +57,41 @@ func Text(w io.Writer, r *Report) error {
 				head += " · " + more
 			}
 		}
-		b.WriteString(wire.Printable(head) + "\n")
-		table(&b, m.Checks)
+		table(&b, wire.Printable(head), m.Checks, least)
 	}
-	b.WriteString("fleet\n")
-	table(&b, r.Fleet)
-	fmt.Fprintf(&b, "\n%s, %s, %s; listened for %s.\n", count(len(r.Members), "replica"),
-		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), seconds(r.Waited))
+	table(&b, "fleet", r.Fleet, least)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func table(b *strings.Builder, results []Result) {
+func table(b *strings.Builder, head string, results []Result, least Status) {
+	well, unknown := 0, 0
+	var rows strings.Builder
 	for i := range results {
 		r := &results[i]
-		fmt.Fprintf(b, "  %-8s %-15s %s\n", r.Status, r.Code, wire.Printable(r.Text))
+		switch {
+		case r.Status >= least:
+		case r.Status == OK:
+			well++
+			continue
+		default:
+			unknown++
+			continue
+		}
+		fmt.Fprintf(&rows, "  %-8s %-15s %s\n", r.Status, r.Code, wire.Printable(r.Text))
 		if r.Fix != "" {
-			fmt.Fprintf(b, "  %-8s %-15s → %s\n", "", "", wire.Printable(r.Fix))
+			fmt.Fprintf(&rows, "  %-8s %-15s → %s\n", "", "", wire.Printable(r.Fix))
 		}
 	}
+	b.WriteString(head)
+	if well > 0 {
+		fmt.Fprintf(b, " · %d ok", well)
+	}
+	if unknown > 0 {
+		fmt.Fprintf(b, " · %d could not be looked at", unknown)
+	}
+	b.WriteByte('\n')
+	b.WriteString(rows.String())
 }
 
 func count(n int, what string) string {

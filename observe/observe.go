@@ -316,7 +316,7 @@ func (o *Observer) Snapshot() *Snapshot {
 	if o.opt.Replay != nil {
 		s.Replay = map[wire.Replica]Replay{}
 	}
-	for _, name := range o.tracker.Names() {
+	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
 		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
 		r.Trust = o.trust(&r.State, r.Index)
@@ -361,10 +361,11 @@ type Snapshot struct {
 	Source      string
 	From, Until wire.Time
 	Records     uint64
-	Replicas    []diagnose.Replica
-	Findings    []diagnose.Finding
-	Ledger      index.Ledger
-	Blocks      struct{ Known, Resident, Shared int }
+	// Replicas are in order of their names.
+	Replicas []diagnose.Replica
+	Findings []diagnose.Finding
+	Ledger   index.Ledger
+	Blocks   struct{ Known, Resident, Shared int }
 	// Notes are what the source said beside its records, newest last.
 	Notes []Note
 	// Replay has what was asked of each replica that can be asked; nil for a

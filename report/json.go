@@ -24,6 +24,7 @@ type jsonReport struct {
 	Until    wire.Time          `json:"until"`
 	Records  uint64             `json:"records"`
 	Damage   string             `json:"damage,omitempty"`
+	Headline string             `json:"headline"`
 	Notes    []jsonNote         `json:"notes"`
 	Blocks   jsonFleetBlocks    `json:"blocks"`
 	Stores   jsonStores         `json:"stores"`
@@ -154,6 +155,7 @@ func write(w io.Writer, v any) error {
 func JSON(w io.Writer, s *observe.Snapshot, damage string) error {
 	r := jsonReport{
 		Schema: ReportSchema, Source: s.Source, From: s.From, Until: s.Until, Records: s.Records, Damage: damage,
+		Headline: diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}),
 		Blocks:   jsonFleetBlocks{s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared},
 		Stores:   jsonStores(s.Ledger),
 		Replicas: []jsonReplica{}, Findings: findings(s.Findings), Notes: []jsonNote{},

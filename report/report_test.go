@@ -188,7 +188,7 @@ func TestWriteErrors(t *testing.T) {
 	s := &observe.Snapshot{Findings: []diagnose.Finding{{}}}
 	for name, err := range map[string]error{
 		"json": JSON(brokenPipe{}, s, ""), "text": Text(brokenPipe{}, s, ""),
-		"findings": FindingsText(brokenPipe{}, s.Findings, ""),
+		"findings": FindingsText(brokenPipe{}, s, ""),
 	} {
 		if !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("%s: %v", name, err)

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -26,17 +27,22 @@ func incomplete(b *strings.Builder, damage string) {
 func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
-	fmt.Fprintf(&b, "%s · %s · %s to %s\n", wire.Printable(s.Source), plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
-	fmt.Fprintf(&b, "%s\n\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
+	head(&b, s)
+	b.WriteByte('\n')
 	replicaTable(&b, s.Replicas)
+	findingsText(&b, s)
 	stores(&b, s)
 	engines(&b, s.Replicas)
 	replays(&b, s)
 	notes(&b, s.Notes)
-	b.WriteByte('\n')
-	findingsText(&b, s.Findings)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// head says what is looked at, and how it is, in two lines.
+func head(b *strings.Builder, s *observe.Snapshot) {
+	fmt.Fprintf(b, "%s · %s · %s to %s\n", wire.Printable(s.Source), plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
+	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
 }
 
 // column is one column of the replica table.
@@ -108,18 +114,34 @@ func replicaTable(b *strings.Builder, replicas []diagnose.Replica) {
 			shown = append(shown, c)
 		}
 	}
-	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	var out strings.Builder
+	t := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
 	for _, c := range shown {
 		fmt.Fprintf(t, "%s\t", c.head)
 	}
 	fmt.Fprintln(t)
-	for i := range replicas {
+	for _, r := range worstFirst(replicas) {
 		for _, c := range shown {
-			fmt.Fprintf(t, "%s\t", c.value(&replicas[i]))
+			fmt.Fprintf(t, "%s\t", c.value(r))
 		}
 		fmt.Fprintln(t)
 	}
 	t.Flush()
+	for line := range strings.Lines(out.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// worstFirst orders replicas by their word of trust, and then by name.
+func worstFirst(replicas []diagnose.Replica) []*diagnose.Replica {
+	out := make([]*diagnose.Replica, len(replicas))
+	for i := range replicas {
+		out[i] = &replicas[i]
+	}
+	slices.SortStableFunc(out, func(a, b *diagnose.Replica) int {
+		return b.Trust.Word.Badness() - a.Trust.Word.Badness()
+	})
+	return out
 }
 
 func gaps(r *diagnose.Replica) string {
@@ -235,21 +257,34 @@ func notes(b *strings.Builder, notes []observe.Note) {
 	}
 }
 
-// FindingsText writes findings for people; damage as for Text.
-func FindingsText(w io.Writer, f []diagnose.Finding, damage string) error {
+// FindingsText writes a snapshot's findings for people; damage as for Text.
+func FindingsText(w io.Writer, s *observe.Snapshot, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
-	findingsText(&b, f)
+	head(&b, s)
+	findingsText(&b, s)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func findingsText(b *strings.Builder, f []diagnose.Finding) {
-	if len(f) == 0 {
-		b.WriteString("Findings: none.\n")
+// findingsText lists findings. None says little of a replica that was not heard.
+func findingsText(b *strings.Builder, s *observe.Snapshot) {
+	f := s.Findings
+	unheard := 0
+	for i := range s.Replicas {
+		if s.Replicas[i].Epoch == 0 {
+			unheard++
+		}
+	}
+	switch {
+	case len(f) == 0 && unheard > 0:
+		fmt.Fprintf(b, "\nFindings: none, but %d of %s could not be judged: no event came.\n", unheard, plural(len(s.Replicas), "replica"))
+		return
+	case len(f) == 0:
+		b.WriteString("\nFindings: none.\n")
 		return
 	}
-	fmt.Fprintf(b, "Findings: %d\n", len(f))
+	fmt.Fprintf(b, "\nFindings: %d\n", len(f))
 	for i := range f {
 		x := &f[i]
 		over := ""

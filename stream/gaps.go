@@ -6,8 +6,8 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// notReplayed is the reason of a gap until it is healed or another is known.
-const notReplayed = "not replayed"
+// NotReplayed is the reason of a gap until it is healed or another is known.
+const NotReplayed = "not replayed"
 
 // NotKept is the reason of a gap that a complete answer leaves.
 const NotKept = "no longer in the publisher's replay buffer, or never sent"

@@ -327,7 +327,7 @@ func TestOracleRelayGap(t *testing.T) {
 			}
 			switch seq := *l.SentEngineSeq; {
 			case seq > next:
-				gaps = append(gaps, epoch+itoa(next)+"–"+itoa(seq-1)+" "+notReplayed)
+				gaps = append(gaps, epoch+itoa(next)+"–"+itoa(seq-1)+" "+NotReplayed)
 			case seq < next:
 				epoch = "2/"
 			}

@@ -47,7 +47,7 @@ func (t *Tracker) hold(r *replica, a arrival) {
 	seq := a.batch.Seq
 	if from := max(r.next, r.expect); seq > from {
 		if r.lived {
-			r.openGap(from, seq-1, a.at, notReplayed)
+			r.openGap(from, seq-1, a.at, NotReplayed)
 		} else {
 			r.blank = seq // nothing live came before, so nothing was missed yet
 		}

@@ -381,7 +381,7 @@ func (r *replica) markJoin(at wire.Time, seq uint64) {
 func (t *Tracker) gap(r *replica, a arrival) {
 	r.lived = true
 	if t.opt.Hold <= 0 {
-		t.skip(r, a.at, a.batch.Seq, notReplayed)
+		t.skip(r, a.at, a.batch.Seq, NotReplayed)
 		t.apply(r, a)
 		return
 	}

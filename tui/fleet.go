@@ -13,7 +13,10 @@ import (
 
 // fleetView is view 1: a line for each replica, worst first.
 type fleetView struct {
-	list    list
+	list list
+	// moved says that a row was chosen. Until then the first one is, which is
+	// the worst and not the one that was.
+	moved   bool
 	sort    string // a column's name, "" for badness
 	reverse bool
 	hidden  map[string]bool // columns switched off
@@ -150,6 +153,9 @@ func (f *fleetView) draw(s *scene, w, h int) []string {
 	}
 	order := f.order(s)
 	name := f.namer(s, order)
+	if !f.moved {
+		f.list.cursor, f.list.selected = 0, ""
+	}
 	if w < minimalWidth || h < 3 {
 		return f.drawMinimal(s, order, w, h)
 	}
@@ -256,6 +262,7 @@ func (f *fleetView) chosenReplica(s *scene) *diagnose.Replica {
 func (f *fleetView) handle(s *scene, action string) effect {
 	order := f.order(s)
 	if f.list.move(action, len(order), f.namer(s, order)) {
+		f.moved = true
 		return effect{}
 	}
 	switch action {
@@ -329,6 +336,7 @@ func (f *fleetView) sortBy(name string) { f.sort, f.reverse = name, false }
 
 func (f *fleetView) selectAt(_ *scene, e effect) {
 	if e.replica != "" {
+		f.moved = true
 		f.list.selected = string(e.replica)
 	}
 }

@@ -201,7 +201,7 @@ func (a *attachment) recent(r wire.Replica, first uint64) (offer string, send fu
 		return "", nil, fmt.Errorf("the replay requests that %s may be asked in a minute are used up", r)
 	}
 	from := first - min(first, tap.DefaultRecent)
-	offer = fmt.Sprintf("Sends a request to %s for the batches from %d on, up to %d of them before the first one seen (%d). "+
+	offer = fmt.Sprintf("Sends a request to %s for all batches from %d to now, of which %d are from before the first one seen (%d). "+
 		"The publisher answers from its buffer, between batches of its own, and publishes nothing in that time. "+
 		"%d more requests may be sent to it within this minute.", b.Address, from, first-from, first, b.Left)
 	return offer, func() { a.Want(tap.Want{Replica: r, From: from}) }, nil

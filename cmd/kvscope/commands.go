@@ -61,11 +61,13 @@ func newDiagnose() *cobra.Command {
 				return err // nothing was looked at
 			}
 			findings := s.Findings
-			write := report.FindingsText
+			var wrong error
 			if in.json {
-				write = report.FindingsJSON
+				wrong = report.FindingsJSON(cmd.OutOrStdout(), findings, sentence(err))
+			} else {
+				wrong = report.FindingsText(cmd.OutOrStdout(), s, sentence(err))
 			}
-			if err := first(write(cmd.OutOrStdout(), findings, sentence(err)), err); err != nil {
+			if err := first(wrong, err); err != nil {
 				return err
 			}
 			for i := range findings {

@@ -51,10 +51,21 @@ type liveConfig struct {
 	MaxIndex int
 }
 
-// empty reports whether nothing says where replicas are.
-func (c *liveConfig) empty() bool {
+// places reports whether anything is there to be found.
+func (c *liveConfig) places() bool {
 	f := &c.Fleet
-	return len(f.Replicas)+len(f.DNS)+len(f.Dynamo)+len(f.Kubernetes)+len(c.NATS) == 0
+	return len(f.Replicas)+len(f.DNS)+len(f.Dynamo)+len(f.Kubernetes) > 0
+}
+
+// check fails if nothing says where replicas are.
+func (c *liveConfig) check() error {
+	switch {
+	case c.places() || len(c.NATS) > 0:
+		return nil
+	case c.File != "":
+		return usageError("%s says nothing of where the fleet is yet: take the # away before what fits, or give --engine or another such flag, or --from FILE for a recording", c.File)
+	}
+	return usageError("%w", errNoFleet)
 }
 
 // errNoFleet says that nothing says where replicas are.

@@ -290,8 +290,8 @@ func TestLayers(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(tap.Policy{})); err != nil || diff != "" {
 				t.Errorf("%v (-want +got)\n%s", err, diff)
 			}
-			if nothing := want.File == ""; got.empty() != nothing {
-				t.Errorf("empty: %t", got.empty())
+			if nothing := want.File == ""; (got.check() != nil) != nothing {
+				t.Errorf("empty: %t", (got.check() != nil))
 			}
 		})
 	}

@@ -76,7 +76,11 @@ func (d *demo) run(cmd *cobra.Command) error {
 	faults := slices.DeleteFunc(slices.Clone(d.faults), func(s string) bool { return s == "none" })
 	for _, name := range faults {
 		if !slices.ContainsFunc(sim.Faults, func(f sim.Fault) bool { return f.Name == name }) {
-			return usageError("there is no fault %q; the faults are:\n%s", name, faultList())
+			var names []string
+			for _, f := range sim.Faults {
+				names = append(names, f.Name)
+			}
+			return usageError("--fault %s: there is none of that name, only %s", name, strings.Join(names, ", "))
 		}
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())

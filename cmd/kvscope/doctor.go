@@ -16,7 +16,7 @@ import (
 func newDoctor() *cobra.Command {
 	var live liveFlags
 	var wait time.Duration
-	var asJSON bool
+	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look at every replica once, and say what is wrong with the fix; exit code 1 on errors",
@@ -26,7 +26,8 @@ others.
 
 It subscribes, reads each metrics page twice, and asks each replay socket once,
 for what comes after the highest number there is: the engine answers that with
-its end marker and reads nothing of its buffer. --replay never leaves that out.`,
+its end marker and reads nothing of its buffer. With --replay=never it does not
+ask. What is well is only counted: --verbose lists it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wait < time.Second || wait > time.Hour {
@@ -36,8 +37,8 @@ its end marker and reads nothing of its buffer. --replay never leaves that out.`
 			if err != nil {
 				return err
 			}
-			if cfg.empty() {
-				return usageError("%w", errNoFleet)
+			if err := cfg.check(); err != nil {
+				return err
 			}
 			members, err := findMembers(cmd.Context(), cfg)
 			if len(members) == 0 {
@@ -57,20 +58,24 @@ its end marker and reads nothing of its buffer. --replay never leaves that out.`
 				err = inputError(err)
 			}
 			write := doctor.Text
-			if asJSON {
+			switch {
+			case asJSON:
 				write = doctor.JSON
+			case verbose:
+				write = doctor.Verbose
 			}
-			if err := first(write(cmd.OutOrStdout(), &report), err); err != nil {
-				return err
+			if wrong := write(cmd.OutOrStdout(), &report); wrong != nil {
+				return first(wrong, nil)
 			}
 			if report.Count(doctor.Error) > 0 {
 				return &exitError{code: exitFindings}
 			}
-			return nil
+			return err
 		},
 	}
 	live.add(cmd)
 	cmd.Flags().DurationVar(&wait, "for", 10*time.Second, "how long to listen for events of a replica that gives none")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list what is well and what could not be looked at too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
 }
@@ -78,11 +83,15 @@ its end marker and reads nothing of its buffer. --replay never leaves that out.`
 // findMembers looks around once. Members beside an error were found all the
 // same.
 func findMembers(ctx context.Context, cfg liveConfig) ([]fleet.Member, error) {
-	finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
-	if err != nil {
-		return nil, usageError("%w", err)
+	var members []fleet.Member
+	var problems []error
+	if cfg.places() {
+		finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
+		if err != nil {
+			return nil, usageError("%w", err)
+		}
+		members, problems = finder.Look(ctx)
 	}
-	members, problems := finder.Look(ctx)
 	for i := range cfg.NATS {
 		members = append(members, cfg.NATS[i].member())
 	}

@@ -67,7 +67,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		{
 			"closed replay port",
 			[]string{fmt.Sprintf("--replica=r=%s,replay=tcp://127.0.0.1:1", well[0].Events)},
-			"replay", "connection refused",
+			"replay", "does not answer",
 		},
 		{"base port and rank", []string{"--replica=r=tcp://127.0.0.1:65535,ranks=2"}, "address", "65535 + 1"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/tap"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -76,18 +77,18 @@ func (in *input) follow(ctx context.Context, cmd *cobra.Command) (*following, er
 	if err != nil {
 		return nil, err
 	}
-	if cfg.empty() {
-		return nil, usageError("%w", errNoFleet)
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	bounds, err := indexOptions(cfg.MaxIndex)
 	if err != nil {
 		return nil, err
 	}
-	finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
+	look, err := cfg.lookout()
 	if err != nil {
-		return nil, usageError("%w", err)
+		return nil, err
 	}
-	a := attach(ctx, cfg.tap(), cfg.lookout(finder), fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
+	a := attach(ctx, cfg.tap(), look, fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
 	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, Index: bounds}), nil
 }
 
@@ -97,16 +98,23 @@ func (c *liveConfig) tap() tap.Options {
 }
 
 // lookout finds the members by discovery, and adds the NATS servers.
-func (c *liveConfig) lookout(finder *fleet.Finder) lookout {
+func (c *liveConfig) lookout() (lookout, error) {
 	var servers []fleet.Member
 	for _, n := range c.NATS {
 		servers = append(servers, n.member())
+	}
+	if !c.places() {
+		return func(_ context.Context, changed func([]fleet.Member, []error)) { changed(servers, nil) }, nil
+	}
+	finder, err := fleet.NewFinder(c.Fleet, fleet.Options{})
+	if err != nil {
+		return nil, usageError("%w", err)
 	}
 	return func(ctx context.Context, changed func([]fleet.Member, []error)) {
 		finder.Run(ctx, func(members []fleet.Member, problems []error) {
 			changed(append(slices.Clip(members), servers...), problems)
 		})
-	}
+	}, nil
 }
 
 // member is a NATS server as a publisher; who publishes there shows as it does.
@@ -179,27 +187,60 @@ func (in *input) recorded(cmd *cobra.Command) (*following, error) {
 	}, nil
 }
 
-// reached says in one sentence why nothing was heard of a whole fleet.
+// reached says in one sentence which replicas of a fleet were never reached.
 func reached(s *observe.Snapshot) error {
 	var why []string
 	for i := range s.Replicas {
-		r := &s.Replicas[i]
-		if r.Heard || r.Link == wire.LinkUp {
-			return nil
+		if r := &s.Replicas[i]; !r.Heard && r.Link != wire.LinkUp {
+			why = append(why, strings.TrimSuffix(fmt.Sprintf("%s: %s", r.Replica, r.LinkText), ": "))
 		}
-		why = append(why, fmt.Sprintf("%s: %s", r.Replica, r.LinkText))
 	}
-	for _, n := range s.Notes {
-		why = append(why, n.Text)
+	missed := len(why)
+	if len(s.Replicas) == 0 {
+		for _, n := range s.Notes {
+			why = append(why, n.Text)
+		}
 	}
 	const most = 3
 	if len(why) > most {
 		why = append(why[:most], fmt.Sprintf("%d more", len(why)-most))
 	}
-	if len(s.Replicas) == 0 {
-		return errors.New(strings.TrimSuffix("no replica was found: "+strings.Join(why, "; "), ": "))
+	said := strings.Join(why, "; ")
+	switch {
+	case len(s.Replicas) == 0 && said == "":
+		return errors.New("no replica was found")
+	case len(s.Replicas) == 0:
+		return fmt.Errorf("no replica was found: %s", said)
+	case missed == len(s.Replicas):
+		return fmt.Errorf("no replica was reached (%s): kvscope doctor says what to do", said)
+	case missed > 0:
+		return fmt.Errorf("%d of %d replicas were not reached (%s): kvscope doctor says what to do", missed, len(s.Replicas), said)
 	}
-	return fmt.Errorf("no replica was reached (%s): kvscope doctor says what to do", strings.Join(why, "; "))
+	return nil
+}
+
+// replayed waits, once the time to observe is over, until no replay is running
+// any more: what was asked for belongs to the answer.
+func replayed(ctx context.Context, live *observe.Live) {
+	const most, every = 20 * time.Second, 100 * time.Millisecond
+	pending := func() bool {
+		s := live.Snapshot()
+		for i := range s.Replicas {
+			if s.Replicas[i].Trust.Word == stream.Replaying {
+				return true
+			}
+		}
+		return false
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for end := time.Now().Add(most); pending() && time.Now().Before(end); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // countdown tells a terminal what is heard while it waits.

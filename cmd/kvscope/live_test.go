@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvscope/kvscope/capture"
+	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
@@ -74,6 +76,14 @@ func TestLiveIsTrueAndRecorded(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- live.Run(ctx, rec) }()
 	time.Sleep(9 * time.Second) // the last fault strikes after 7
+	// The engine that restarted is heard again only once it publishes with the
+	// link back.
+	heard := func() bool {
+		return !slices.ContainsFunc(live.Snapshot().Replicas, func(r diagnose.Replica) bool { return !r.Heard })
+	}
+	for end := time.Now().Add(20 * time.Second); !heard() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
 	engines.Freeze()
 	truth := engines.Truth()
 	behind := func() bool {
@@ -89,7 +99,10 @@ func TestLiveIsTrueAndRecorded(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); behind(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("the last batches do not come: %+v", live.Snapshot().Replicas)
+			for _, r := range live.Snapshot().Replicas {
+				t.Errorf("%s is %s at batch %d of epoch %d, gaps %+v", r.Replica, r.Trust, r.Last, r.Epoch, r.Gaps)
+			}
+			t.Fatal("the last batches do not come")
 		}
 	}
 	cancel()

@@ -105,15 +105,22 @@ func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
 		}
 		return o.Snapshot(), err
 	}
-	ctx, cancel := in.wait(cmd.Context(), defaultPeriod)
+	period, cancel := in.wait(cmd.Context(), defaultPeriod)
 	defer cancel()
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
 	src, err := in.follow(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
 	defer src.close()
 	live := src.live()
-	done := countdown(ctx, cmd.ErrOrStderr(), live)
+	done := countdown(period, cmd.ErrOrStderr(), live)
+	go func() {
+		<-period.Done()
+		replayed(ctx, live)
+		stop()
+	}()
 	err = ended(ctx, live.Run(ctx, src))
 	done()
 	s := live.Snapshot()
