@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,8 +34,8 @@ type description struct {
 	facts      wire.Facts
 	// onPage says that the metrics page has facts that are not here.
 	onPage bool
-	// raw is the answer, to see a change by.
-	raw []byte
+	// digest is that of the answer, to see a change by.
+	digest [sha256.Size]byte
 }
 
 // errSilent says that an HTTP server describes no event socket.
@@ -88,7 +89,7 @@ func (p *Prober) describe(ctx context.Context, base string) (description, error)
 		if err != nil {
 			return description{}, fmt.Errorf("GET %s: %w", page.URL, err)
 		}
-		desc.raw = page.Body
+		desc.digest = sha256.Sum256(page.Body)
 		return desc, nil
 	}
 	return description{}, fmt.Errorf("%s: %w, as vLLM before 0.31 does not: give events, such as %s", u.Redacted(), errSilent, address{host: u.Hostname(), port: 5557})

@@ -1,8 +1,8 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,9 +17,11 @@ type engine struct {
 	target
 	// last are its members of the last round in which it answered.
 	last []Member
-	// raw and facts are its description then, and what its metrics page said.
-	raw   []byte
+	// said is a digest of its description then, and facts what its metrics page
+	// said; with stale it is read again.
+	said  [sha256.Size]byte
 	facts map[int]wire.Facts
+	stale bool
 }
 
 // look gives the engine's members. With an error they are those of before, or
@@ -30,19 +32,18 @@ func (e *engine) look(ctx context.Context, p *Prober) ([]Member, error) {
 	if e.Engine != "" {
 		desc, err = p.describe(ctx, e.Engine)
 	}
-	if e.Events != "" {
-		members := e.given(desc)
-		if err != nil && !errors.Is(err, errSilent) {
-			return members, fmt.Errorf("%w: what the configuration gives is used alone", err)
-		}
-		e.learn(ctx, p, desc, members)
-		return members, nil
-	}
+	silent := errors.Is(err, errSilent)
 	switch {
-	case errors.Is(err, errSilent):
-		return []Member{e.without(err.Error())}, nil
-	case err != nil && e.last != nil:
+	case err != nil && !silent && e.last != nil:
 		return e.last, fmt.Errorf("%w: its %d members of before are kept", err, len(e.last))
+	case err != nil && !silent && e.Events != "":
+		return e.given(desc), fmt.Errorf("%w: what the configuration gives is used alone", err)
+	case e.Events != "":
+		e.last = e.given(desc)
+		e.learn(ctx, p, desc, e.last)
+		return e.last, nil
+	case silent:
+		return []Member{e.without(err.Error())}, nil
 	case err != nil:
 		problem := fmt.Sprintf("%v: start the engine, or correct its address", err)
 		var status *StatusError
@@ -172,34 +173,39 @@ func (e *engine) learn(ctx context.Context, p *Prober, desc description, members
 	if !desc.onPage || desc.off != "" {
 		return
 	}
-	if !bytes.Equal(e.raw, desc.raw) {
-		e.raw, e.facts = desc.raw, nil
+	if e.said != desc.digest {
+		e.said, e.facts = desc.digest, nil
 	}
-	if e.facts == nil {
+	if e.facts == nil || e.stale {
 		page, err := p.Probe(ctx, members[0].Metrics)
-		if err != nil {
+		switch {
+		case err == nil:
+			e.facts = factsOf(string(page.Body), members)
+		case e.facts == nil:
 			return
 		}
-		e.facts = map[int]wire.Facts{}
-		for _, m := range members {
-			if facts, _, err := ParseMetrics(string(page.Body), m.Rank); err == nil {
-				facts.Started = 0 // of this process alone, and the next says the same of its sockets
-				e.facts[m.Rank] = facts
-			}
-		}
 	}
-	again := len(e.facts) == 0
+	e.stale = len(e.facts) == 0
 	for i := range members {
 		m := &members[i]
 		m.Facts = e.facts[m.Rank]
 		if on := m.Facts.PrefixCaching; on != nil && !*on && m.Problem == "" {
 			m.fail("prefix caching is off, so there are no cache events: start it with --enable-prefix-caching")
-			again = true
+			e.stale = true
 		}
 	}
-	if again {
-		e.facts = nil
+}
+
+// factsOf reads what a page says of members, by rank.
+func factsOf(text string, members []Member) map[int]wire.Facts {
+	facts := map[int]wire.Facts{}
+	for _, m := range members {
+		if f, _, err := ParseMetrics(text, m.Rank); err == nil {
+			f.Started = 0 // of this process alone, and the next says the same of its sockets
+			facts[m.Rank] = f
+		}
 	}
+	return facts
 }
 
 // member is the engine's member of a rank, out of as many.

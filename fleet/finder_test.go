@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -200,6 +201,62 @@ func TestLookKeeps(t *testing.T) {
 	w.set("http://b:8000/kv_event_sources", "[]")
 	_, problems = f.Look(t.Context())
 	wantErrors(t, problems, "a:8000", "GET http://b:8000/kv_event_sources: the answer is not vLLM's: expected an object of publishers by rank: its 1 members of before are kept")
+}
+
+// TestGivenKeeps: what an engine said beside an address that was given holds
+// when its HTTP server hiccups, so that no link is made anew for that.
+func TestGivenKeeps(t *testing.T) {
+	t.Parallel()
+	const metrics = `vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="0",num_gpu_blocks="11"} 1
+vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="1",num_gpu_blocks="11"} 1
+`
+	w := newWeb(map[string]string{"http://a/kv_event_sources": twoRanks, "http://a/metrics": metrics})
+	f := finder(t, fleet.Spec{Replicas: []fleet.Replica{{Name: "a", Engine: "http://a", Events: "tcp://a:7000"}}},
+		fleet.Options{Do: w.do, LookupHost: noHosts})
+	w.switchOff("a", true)
+	first, problems := f.Look(t.Context())
+	wantErrors(t, problems, "connection refused: what the configuration gives is used alone")
+	if len(first) != 1 || first[0].Events != "tcp://a:7000" || first[0].Replay != "" {
+		t.Errorf("before anything was said: %+v", first)
+	}
+	w.switchOff("a", false)
+	before, problems := f.Look(t.Context())
+	wantErrors(t, problems)
+	if len(before) != 2 || before[1].Replay != "tcp://a:6558" || before[1].HWM != 100 || before[1].Facts.BlockSize != 16 {
+		t.Fatalf("members %+v", before)
+	}
+	w.switchOff("a", true)
+	for range 2 {
+		after, problems := f.Look(t.Context())
+		wantErrors(t, problems, "connection refused: its 2 members of before are kept")
+		if d := cmp.Diff(before, after); d != "" {
+			t.Errorf("changed (-before +after):\n%s", d)
+		}
+	}
+}
+
+// TestCachingOffKeeps: that prefix caching is off holds while the page that says
+// so cannot be read.
+func TestCachingOffKeeps(t *testing.T) {
+	t.Parallel()
+	const url = "http://a/metrics"
+	w := newWeb(map[string]string{
+		"http://a/kv_event_sources": vllmSources(0, "tcp://*:5557"),
+		url:                         `vllm:cache_config_info{block_size="16",enable_prefix_caching="False",engine="0",num_gpu_blocks="11"} 1` + "\n",
+	})
+	f := finder(t, fleet.Spec{Replicas: []fleet.Replica{{Engine: "http://a"}}}, fleet.Options{Do: w.do, LookupHost: noHosts})
+	before, _ := f.Look(t.Context())
+	w.other = func(req *http.Request) *http.Response {
+		if req.URL.Path == "/metrics" {
+			return answer(http.StatusServiceUnavailable, "no")
+		}
+		return nil
+	}
+	after, problems := f.Look(t.Context())
+	wantErrors(t, problems)
+	if d := cmp.Diff(before, after); d != "" || before[0].Problem == "" {
+		t.Errorf("changed from %+v:\n%s", before, d)
+	}
 }
 
 func TestNamesClash(t *testing.T) {
