@@ -213,6 +213,8 @@ func replay(s *sight) Result {
 		return Result{}
 	case s.Bind:
 		return skip("engines that dial out do not say where their replay socket is: %s", out)
+	case s.Replay == "" && s.NoReplay != "":
+		return warn("", "%s", s.NoReplay)
 	case s.Replay == "":
 		return warn(`add "replay_endpoint":"tcp://*:5558" to the engine's --kv-events-config, and give its address as replay`,
 			"no replay socket is known: %s", out)

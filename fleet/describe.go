@@ -20,8 +20,9 @@ type publisher struct {
 	events address
 	replay address
 	topic  string
-	// problem says why it cannot be tapped.
-	problem            string
+	// problem says why it cannot be tapped, and noReplay why replay is empty
+	// where the engine named one.
+	problem, noReplay  string
 	buffer, hwm, queue int
 }
 
@@ -53,13 +54,6 @@ var descriptions = []struct {
 	{"get_server_info", readSGLang},
 }
 
-// host is the one that an engine was asked at.
-type host struct {
-	name string
-	// is reports whether an address is this host's.
-	is func(address string) bool
-}
-
 // describe asks an engine for its event sockets. The error wraps errSilent
 // where it is up but tells nothing.
 func (p *Prober) describe(ctx context.Context, base string) (description, error) {
@@ -67,13 +61,7 @@ func (p *Prober) describe(ctx context.Context, base string) (description, error)
 	if err != nil {
 		return description{}, err
 	}
-	h := host{u.Hostname(), func(address string) bool {
-		if address == u.Hostname() {
-			return true
-		}
-		all, err := p.opt.LookupHost(ctx, u.Hostname())
-		return err == nil && slices.Contains(all, address)
-	}}
+	h := p.hostOf(ctx, u.Hostname())
 	for _, d := range descriptions {
 		page, err := p.Probe(ctx, u.JoinPath(d.path).String())
 		if page.Status == http.StatusNotFound {
@@ -154,7 +142,8 @@ func readVLLM(body []byte, at host) (description, error) {
 		}
 		p.events, p.problem = vllmEvents(s.Endpoint, at)
 		if s.Replay != "" {
-			p.replay, _ = here(s.Replay, at.name) // without, there is no replay
+			replay, err := here(s.Replay, at.name)
+			p.setReplay(replay, err, at)
 		}
 		d.publishers = append(d.publishers, p)
 	}
@@ -163,6 +152,18 @@ func readVLLM(body []byte, at host) (description, error) {
 		d.off = vllmOff
 	}
 	return d, nil
+}
+
+// setReplay takes the replay socket that an engine named, or says why not.
+func (p *publisher) setReplay(replay address, err error, at host) {
+	switch {
+	case err != nil:
+		p.noReplay = "its replay socket: " + err.Error()
+	case !at.has(replay):
+		p.noReplay = at.elsewhere(replay, "replay")
+	default:
+		p.replay = replay
+	}
 }
 
 // vllmEvents gives where to reach an event socket, or why nobody can. vLLM
@@ -174,10 +175,13 @@ func vllmEvents(endpoint string, at host) (address, string) {
 		return a, err.Error()
 	}
 	listens := strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || a.path != ""
-	if listens || !isLoopback(a.host) && at.is(a.host) {
-		return a, ""
+	switch {
+	case !listens && (isLoopback(a.host) || !at.has(a)):
+		return address{}, dialsOut(a)
+	case !at.has(a):
+		return address{}, at.elsewhere(a, "events")
 	}
-	return address{}, dialsOut(a)
+	return a, ""
 }
 
 func dialsOut(a address) string {
@@ -272,11 +276,16 @@ func readSGLang(body []byte, at host) (description, error) {
 	for rank := range max(1, int(e.Ranks)) {
 		p := publisher{rank: rank, topic: e.Topic, buffer: int(cfg.Buffer), hwm: int(cfg.HWM), queue: int(cfg.Queue)}
 		p.events, p.problem = sglangSocket(e.Host, e.Port, rank, at.name)
-		if dials && p.problem == "" {
+		switch {
+		case p.problem != "":
+		case dials:
 			p.events, p.problem = address{}, dialsOut(p.events)
+		case !at.has(p.events):
+			p.events, p.problem = address{}, at.elsewhere(p.events, "events")
 		}
 		if e.Replay != 0 {
-			p.replay, _ = portOf(e.Host, e.Replay, rank, at.name)
+			replay, err := portOf(e.Host, e.Replay, rank, at.name)
+			p.setReplay(replay, err, at)
 		}
 		d.publishers = append(d.publishers, p)
 		if e.Load != 0 {

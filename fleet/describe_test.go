@@ -21,6 +21,16 @@ func vllmSources(rank int, endpoint string) string {
 	return fmt.Sprintf(`{"%d":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":%q,"replay_endpoint":null,"buffer_steps":10000,"hwm":100000,"max_queue_size":100000,"topic":""}}`, rank, endpoint)
 }
 
+// withReplay is such an answer that names a replay socket.
+func withReplay(endpoint string) string {
+	return fmt.Sprintf(`{"0":{"endpoint":"tcp://*:5557","replay_endpoint":%q}}`, endpoint)
+}
+
+// elsewhere is what is said of a socket that is not at the host a.
+func elsewhere(what, at string) string {
+	return fmt.Sprintf("it says that its %[1]s socket is at %[2]s, and a, where it was asked, is another host: give %[1]s: %[2]s if that is right", what, at)
+}
+
 const twoRanks = `{
 "1":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5558","replay_endpoint":"tcp://*:6558","buffer_steps":64,"hwm":100,"max_queue_size":200,"topic":"kv@a"},
 "0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:6557","buffer_steps":64,"hwm":100,"max_queue_size":200,"topic":"kv@a"}}`
@@ -105,6 +115,44 @@ func TestDescribed(t *testing.T) {
 		{
 			name: "loopback is dialled", path: "kv_event_sources", body: vllmSources(0, "tcp://127.0.0.1:5557"), engine: "http://127.0.0.1:8000",
 			want: []fleet.Member{{Name: "127.0.0.1:8000", Metrics: "http://127.0.0.1:8000/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000, Problem: strings.ReplaceAll(dialOut, "10.9.9.9", "127.0.0.1")}},
+		},
+		{
+			name: "loopback, written as IPv6", path: "kv_event_sources", body: vllmSources(0, "tcp://[::ffff:127.0.0.1]:5557"),
+			want: []fleet.Member{{Name: "a:8000", Metrics: "http://a:8000/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000, Problem: elsewhere("events", "tcp://[::ffff:127.0.0.1]:5557")}},
+		},
+		{
+			name: "what only looks like a wildcard", path: "kv_event_sources", body: vllmSources(0, "tcp://*.example:5557"),
+			want: []fleet.Member{{Name: "a:8000", Metrics: "http://a:8000/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000, Problem: elsewhere("events", "tcp://*.example:5557")}},
+		},
+		{
+			name: "listening at an address of its own", path: "kv_event_sources", body: vllmSources(0, "tcp://[::ffff:10.0.0.5]:5557"),
+			want: []fleet.Member{{Name: "a:8000", Events: "tcp://[::ffff:10.0.0.5]:5557", Metrics: "http://a:8000/metrics", Rank: -1, Buffer: 10000, HWM: 100000, Queue: 100000}},
+		},
+		{
+			name: "replay at our own machine", path: "kv_event_sources", body: withReplay("tcp://127.0.0.1:6557"),
+			want: []fleet.Member{{Name: "a:8000", Events: "tcp://a:5557", NoReplay: elsewhere("replay", "tcp://127.0.0.1:6557"), Metrics: "http://a:8000/metrics", Rank: -1}},
+		},
+		{
+			name: "replay at another host", path: "kv_event_sources", body: withReplay("tcp://169.254.1.1:22"),
+			want: []fleet.Member{{Name: "a:8000", Events: "tcp://a:5557", NoReplay: elsewhere("replay", "tcp://169.254.1.1:22"), Metrics: "http://a:8000/metrics", Rank: -1}},
+		},
+		{
+			name: "replay at another host, and given", path: "kv_event_sources", body: withReplay("tcp://169.254.1.1:22"),
+			more: fleet.Replica{Name: "pod", Replay: "tcp://a:6557"},
+			want: []fleet.Member{{Name: "pod", Events: "tcp://a:5557", Replay: "tcp://a:6557", Metrics: "http://a:8000/metrics", Rank: -1}},
+		},
+		{
+			name: "replay at an address of its own", path: "kv_event_sources", body: withReplay("tcp://10.0.0.5:6557"),
+			want: []fleet.Member{{Name: "a:8000", Events: "tcp://a:5557", Replay: "tcp://10.0.0.5:6557", Metrics: "http://a:8000/metrics", Rank: -1}},
+		},
+		{
+			name: "all of it on this machine", path: "kv_event_sources", body: withReplay("tcp://127.0.0.1:6557"), engine: "http://localhost:8000",
+			want: []fleet.Member{{Name: "localhost:8000", Events: "tcp://localhost:5557", Replay: "tcp://127.0.0.1:6557", Metrics: "http://localhost:8000/metrics", Rank: -1}},
+		},
+		{
+			name: "sglang listening at another host", path: "server_info",
+			body: `{"page_size":1,"kv_events_config":"{\"bind\":true}","kv_events":{"publisher":"zmq","endpoint_host":"169.254.1.1","endpoint_port_base":5557,"dp_size":1}}`,
+			want: []fleet.Member{{Name: "a:8000", Metrics: "http://a:8000/metrics", Rank: -1, Problem: elsewhere("events", "tcp://169.254.1.1:5557")}},
 		},
 		{
 			name: "ipc on this machine", path: "kv_event_sources", body: vllmSources(0, "ipc:///tmp/kv"), engine: "http://localhost:8000",
@@ -350,4 +398,23 @@ func FuzzDescribed(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A page with many addresses makes kvscope look its host up once.
+func TestHostIsLookedUpOnce(t *testing.T) {
+	t.Parallel()
+	var ranks []string
+	for i := range 1000 {
+		ranks = append(ranks, fmt.Sprintf(`"%d":{"endpoint":"tcp://10.0.0.5:%d","replay_endpoint":"tcp://10.0.0.6:1"}`, i, 5000+i))
+	}
+	w := newWeb(map[string]string{"http://a/kv_event_sources": "{" + strings.Join(ranks, ",") + "}"})
+	n := 0
+	f := finder(t, fleet.Spec{Replicas: []fleet.Replica{{Engine: "http://a"}}}, fleet.Options{
+		Do: w.do, LookupHost: func(context.Context, string) ([]string, error) { n++; return []string{"10.0.0.5"}, nil },
+	})
+	got, problems := f.Look(t.Context())
+	wantErrors(t, problems)
+	if len(got) != 1000 || got[999].Events != "tcp://10.0.0.5:5999" || got[999].Replay != "" || n != 1 {
+		t.Errorf("%d members, the last %+v, %d look-ups", len(got), got[len(got)-1], n)
+	}
 }

@@ -111,7 +111,9 @@ func (e *engine) reach(m *Member, p publisher) error {
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
+		p.noReplay = ""
 	}
+	m.NoReplay = p.noReplay
 	if p.replay != (address{}) {
 		m.Replay = p.replay.String()
 	}
@@ -120,7 +122,7 @@ func (e *engine) reach(m *Member, p publisher) error {
 
 // fail says why a member cannot be tapped.
 func (m *Member) fail(problem string) {
-	m.Events, m.Replay, m.Bind, m.Problem = "", "", false, problem
+	m.Events, m.Replay, m.NoReplay, m.Bind, m.Problem = "", "", "", false, problem
 }
 
 // heard holds the topic that the publisher uses against those wanted.
@@ -152,7 +154,7 @@ func (e *engine) described(desc description) []Member {
 			case p.problem != "":
 				m.fail(p.problem)
 			case kind == LoadOnly:
-				m.Replay, m.Metrics, m.Topics = "", "", []string{p.topic}
+				m.Replay, m.NoReplay, m.Metrics, m.Topics = "", "", "", []string{p.topic}
 			case err != nil:
 				m.fail(err.Error())
 			default:

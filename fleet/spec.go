@@ -37,7 +37,9 @@ type Member struct {
 	// Topics are prefixes of the topics wanted; none means all.
 	Topics []string
 	// Replay is the address of the replay socket, empty where there is none.
-	Replay string
+	// NoReplay says in one sentence why the one that the engine named was left
+	// out.
+	Replay, NoReplay string
 	// Metrics is the URL of the metrics page, empty where there is none. Rank
 	// says whose share of it the member is, -1 for the only one. Members with a
 	// Problem can have a page too.
