@@ -92,16 +92,19 @@ func (c dynamoCard) metrics() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/metrics"}).String()
 }
 
-func (d *dynamoDir) look(_ context.Context, p *Prober) ([]Member, []error) {
+func (d *dynamoDir) look(_ context.Context, p *Prober, found *findings) []error {
 	members, problems, err := d.read(p.opt.OpenDir(d.Dir), p.opt.Clock.Now())
 	switch {
 	case err != nil && d.ever:
-		return d.last, append(problems, fmt.Errorf("%w: its %d members of before are kept", err, len(d.last)))
+		problems = append(problems, fmt.Errorf("%w: its %d members of before are kept", err, len(d.last)))
 	case err != nil:
-		return nil, append(problems, err)
+		return append(problems, err)
+	default:
+		d.last, d.ever = members, true
 	}
-	d.last, d.ever = members, true
-	return members, problems
+	found.expect(1)
+	found.put(0, d.last)
+	return problems
 }
 
 func (d *dynamoDir) read(dir fs.FS, now time.Time) (members []Member, problems []error, err error) {

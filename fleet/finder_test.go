@@ -393,3 +393,76 @@ func TestRun(t *testing.T) {
 		expect()
 	})
 }
+
+// TestRunDoesNotWait: engines that hang hold up nobody else's first report, and
+// a round that has found nobody yet is no empty fleet.
+func TestRunDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		replicas := []fleet.Replica{{Name: "slow", Engine: "http://slow"}}
+		for i := range 100 { // in the way of those after them
+			replicas = append(replicas, fleet.Replica{Engine: fmt.Sprintf("http://dead%d", i)})
+		}
+		replicas = append(replicas, fleet.Replica{Name: "quick", Engine: "http://quick"}, fleet.Replica{Name: "fixed", Events: "tcp://fixed:5557"})
+		for _, tt := range []struct {
+			name     string
+			replicas []fleet.Replica
+			want     []string
+		}{
+			{"all", replicas, []string{
+				"100ms: fixed, 0 dead, 0 problems",
+				"3.1s: slow fixed, 31 dead, 0 problems",
+				"5.1s: slow fixed, 63 dead, 0 problems",
+				"7.1s: slow quick fixed, 95 dead, 0 problems",
+				"8s: slow quick fixed, 100 dead, 100 problems",
+			}},
+			{"none that is fixed", replicas[:1], []string{"2.5s: slow, 0 dead, 0 problems"}},
+			{"no slow one", replicas[101:], []string{"0s: quick fixed, 0 dead, 0 problems"}},
+			{"nobody", replicas[1:2], []string{"2s:, 1 dead, 1 problems"}},
+		} {
+			t.Log(tt.name)
+			began := time.Now()
+			w := newWeb(map[string]string{"http://quick/kv_event_sources": vllmSources(0, "tcp://*:5557")})
+			f := finder(t, fleet.Spec{Replicas: tt.replicas, Refresh: time.Hour}, fleet.Options{
+				LookupHost: noHosts,
+				Do: func(req *http.Request) (*http.Response, error) {
+					switch {
+					case req.URL.Host == "slow" && req.URL.Path == "/kv_event_sources":
+						time.Sleep(1500 * time.Millisecond)
+						return answer(http.StatusOK, vllmSources(0, "tcp://*:5557")), nil
+					case req.URL.Host == "slow":
+						time.Sleep(time.Second)
+						return answer(http.StatusNotFound, ""), nil
+					case strings.HasPrefix(req.URL.Host, "dead"):
+						<-req.Context().Done()
+						return nil, req.Context().Err()
+					}
+					return w.do(req)
+				},
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			var got []string
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				f.Run(ctx, func(members []fleet.Member, problems []error) {
+					dead, text := 0, ""
+					for _, m := range members {
+						if m.Problem != "" {
+							dead++
+						} else {
+							text += " " + string(m.Name)
+						}
+					}
+					got = append(got, fmt.Sprintf("%v:%s, %d dead, %d problems", time.Since(began), text, dead, len(problems)))
+				})
+			}()
+			time.Sleep(time.Minute)
+			cancel()
+			<-done
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("%s (-want +got)\n%s", tt.name, d)
+			}
+		}
+	})
+}
