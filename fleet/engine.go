@@ -198,13 +198,28 @@ func (e *engine) learn(ctx context.Context, p *Prober, desc description, members
 	}
 }
 
-// factsOf reads what a page says of members, by rank.
+// factsOf reads what a page says of members, by rank. It parses the share of
+// each rank once, and what several have in common once for all of them.
 func factsOf(text string, members []Member) map[int]wire.Facts {
 	facts := map[int]wire.Facts{}
-	for _, m := range members {
-		if f, _, err := ParseMetrics(text, m.Rank); err == nil {
+	parts, ok := share(text, ranksWanted(members), false)
+	if !ok {
+		return facts
+	}
+	var common wire.Facts
+	var commonErr error
+	for i, seen := 0, false; i < len(members); i++ {
+		rank := members[i].Rank
+		f, err := common, commonErr
+		if own, ok := parts.apart[rank]; ok {
+			f, _, err = ParseMetrics(own, -1)
+		} else if !seen {
+			f, _, err = ParseMetrics(parts.rest, rank)
+			common, commonErr, seen = f, err, true
+		}
+		if err == nil {
 			f.Started = 0 // of this process alone, and the next says the same of its sockets
-			facts[m.Rank] = f
+			facts[rank] = f
 		}
 	}
 	return facts

@@ -2,8 +2,7 @@ package fleet
 
 import (
 	"context"
-	"strconv"
-	"strings"
+	"fmt"
 	"sync"
 	"time"
 
@@ -29,7 +28,8 @@ func NewScraper(opt Options) *Scraper {
 // ParseMetrics needs no rank; or why there is none. Most pages are also cut to
 // the lines that ParseMetrics reads, a twentieth of the page. The first of a
 // URL, the first after a failure and one every WholeEvery has all lines, for
-// readers of recordings that want more.
+// readers of recordings that want more, unless all shares of one page would be
+// more than 16 MB.
 //
 // A Scraper runs once.
 func (s *Scraper) Run(ctx context.Context, members func() []Member, emit func(wire.Record)) {
@@ -102,74 +102,31 @@ func (s *Scraper) hand(url string, page Page, err error, members []Member, emit 
 	case whole:
 		s.whole[url] = page.Received
 	}
-	text := string(page.Body)
-	ranks := ranksOf(text)
+	var parts shares
+	if err == nil {
+		parts, err = s.share(page, members, whole)
+	}
 	for _, m := range members {
 		rec := wire.Record{At: page.Received, Replica: m.Name, Kind: wire.Scrape}
 		if err != nil {
 			rec.Err = err.Error()
 		} else {
-			rec.Text = cut(text, ranks, m.Rank, whole)
+			rec.Text = parts.of(m.Rank)
 		}
 		emit(rec)
 	}
 }
 
-// cut gives the lines of a page that a member needs: of its rank, where the
-// page speaks for it and others, and with all else left out unless whole. A
-// series without a rank stays then only if it is of the whole process, since
-// ParseMetrics would take it for the rank's alone.
-func cut(text string, ranks map[string]bool, rank int, whole bool) string {
-	mine := strconv.Itoa(rank)
-	apart := len(ranks) > 1 && ranks[mine]
-	if whole && !apart {
-		return text
+// share cuts a page for its members. Where it is too large to be handed on
+// whole to all of them, what ParseMetrics reads has to do.
+func (s *Scraper) share(page Page, members []Member, whole bool) (shares, error) {
+	text := string(page.Body)
+	parts, ok := share(text, ranksWanted(members), whole)
+	if !ok && whole {
+		parts, ok = share(text, ranksWanted(members), false)
 	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		name := nameOf(line)
-		f, read := wanted[name]
-		if !read && !whole {
-			continue
-		}
-		if of := rankIn(line); apart && name != "" && of != mine && (of != "" || read && !f.process) {
-			continue
-		}
-		b.WriteString(line)
+	if !ok {
+		return parts, fmt.Errorf("GET %s: a page of %d bytes is too large for each of the %d replicas that share it: give each a page of its own, or no metrics", page.URL, len(text), len(members))
 	}
-	return b.String()
-}
-
-// ranksOf gives the ranks that the series read of a page are labelled with.
-func ranksOf(text string) map[string]bool {
-	ranks := map[string]bool{}
-	for line := range strings.Lines(text) {
-		if wanted[nameOf(line)] == nil {
-			continue
-		}
-		if r := rankIn(line); r != "" && len(ranks) < maxRanks {
-			ranks[r] = true
-		}
-	}
-	return ranks
-}
-
-// rankIn finds the rank of a sample without parsing it: a quote within a value
-// is escaped, so that the name with = and a quote behind it is a label.
-func rankIn(line string) string {
-	for _, label := range rankLabels {
-		for rest := line; ; {
-			at := strings.Index(rest, label+`="`)
-			if at < 0 {
-				break
-			}
-			value := rest[at+len(label)+2:]
-			if at > 0 && strings.IndexByte("{, ", rest[at-1]) >= 0 {
-				v, _, _ := strings.Cut(value, `"`)
-				return v
-			}
-			rest = value
-		}
-	}
-	return ""
+	return parts, nil
 }
