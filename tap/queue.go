@@ -48,6 +48,7 @@ type lane struct {
 	since          wire.Time
 	dropped        uint64 // in all
 	run            uint64 // since full
+	left           uint64 // pages and notes, since the last Note of that
 }
 
 func newQueue(opt *Options) *queue {
@@ -90,17 +91,30 @@ func (l *lane) fits(bytes int) bool {
 		l.records < o.LaneRecords && l.bytes+bytes <= o.LaneBytes && l.q.bytes+bytes <= o.QueueBytes
 }
 
-// force puts in a record that must not be lost and of which there are few, such
-// as a change of the link, without waiting. Past twice the share even these are
-// dropped, as a program that takes nothing has ended in all but name.
+// force puts in a record of which there are few, without waiting. One that must
+// not be lost, such as a change of the link, passes over the bounds up to twice
+// the share of records, as a program that takes nothing has ended in all but
+// name. Pages and notes have to fit, as they can be large; how many were left
+// out, a Note says before the next that does.
 func (l *lane) force(rec wire.Record) {
 	l.q.mu.Lock()
 	defer l.q.mu.Unlock()
-	if l.q.closed || l.records >= 2*l.q.opt.LaneRecords {
+	bytes := cost(&rec)
+	dispensable := rec.Kind == wire.Scrape || rec.Kind == wire.Note
+	switch {
+	case l.q.closed || l.records >= 2*l.q.opt.LaneRecords:
 		l.dropped++
 		return
+	case dispensable && !l.fits(bytes):
+		l.dropped++
+		l.left++
+		return
+	case dispensable && l.left > 0:
+		note := wire.Record{At: rec.At, Kind: wire.Note, Text: fmt.Sprintf("kvscope fell behind and left out %d metrics pages or notes", l.left)}
+		l.left = 0
+		l.add(note, cost(&note))
 	}
-	l.add(rec, cost(&rec))
+	l.add(rec, bytes)
 }
 
 // wait puts a record in and waits for room for as long as ctx lasts.

@@ -140,3 +140,33 @@ func TestQueueBounds(t *testing.T) {
 		}
 	})
 }
+
+// TestQueueBoundsPages: metrics pages are large, so they have to fit; what must
+// not be lost passes all the same.
+func TestQueueBoundsPages(t *testing.T) {
+	_, a, b := testQueue(Options{LaneBytes: 10_000, QueueBytes: 15_000})
+	page := wire.Record{Kind: wire.Scrape, Text: string(make([]byte, 4000))}
+	for range 10 {
+		a.force(page)
+	}
+	if records, bytes, dropped := a.depth(); records != 2 || bytes > 10_000 || dropped != 8 {
+		t.Errorf("%d pages of %d bytes wait, %d dropped", records, bytes, dropped)
+	}
+	b.force(page)
+	b.force(page) // within the share, and not within what there is for all
+	if records, _, dropped := b.depth(); records != 1 || dropped != 1 {
+		t.Errorf("another lane: %d wait, %d dropped", records, dropped)
+	}
+	a.force(wire.Record{Kind: wire.Link, Link: wire.LinkDown})
+	a.force(wire.Record{Kind: wire.ReplayEnd, Text: string(make([]byte, 20_000))})
+	if records, _, dropped := a.depth(); records != 4 || dropped != 8 {
+		t.Errorf("what must not be lost: %d wait, %d dropped", records, dropped)
+	}
+	tp := &Tap{queue: a.q}
+	collect(t, tp, time.Second, until(wire.ReplayEnd, 1))
+	a.force(wire.Record{Kind: wire.Note, Text: "next"})
+	got := said(collect(t, tp, time.Second, func(rec wire.Record) bool { return rec.Text == "next" }))
+	if want := "kvscope fell behind and left out 8 metrics pages or notes; next; "; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

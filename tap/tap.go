@@ -129,8 +129,9 @@ func (t *Tap) member(name wire.Replica) *member {
 }
 
 // Put adds a record of another origin, such as a metrics page, so that all that
-// was received comes in one order. There should be few of them: what is beyond
-// twice the share of a link is dropped.
+// was received comes in one order. Pages and notes together have the share of a
+// link: those beyond are dropped, and a Note counts them. Other records pass up
+// to twice that share.
 func (t *Tap) Put(rec wire.Record) { t.others.force(rec) }
 
 // Next gives the next record, of any link. After Close it gives what is left
