@@ -23,7 +23,9 @@
 // the burst. A program that is still behind after that loses messages here, and
 // not in the publisher's memory: the link goes on reading, answers heartbeats,
 // counts what it drops and says so in a Note. Either way the loss is a gap in
-// the sequence numbers, and memory stays within Options.QueueBytes.
+// the sequence numbers, and memory stays within Options.QueueBytes. Large messages
+// that are still being received have as much again for all links together; one
+// for which there is no room ends its connection.
 //
 // A Tap is safe for concurrent use, except that Next has one caller at a time.
 package tap

@@ -38,10 +38,14 @@ type frameReader struct {
 	// command is given the commands, which may stand between any two frames
 	// (libzmq sends its heartbeats so). The body is valid until it returns.
 	command func(body []byte) error
+	// held is what the newest message holds.
+	held hold
 }
 
-// message reads the next message. The frames are the caller's to keep.
+// message reads the next message. The frames are the caller's to keep; by the
+// next call it has passed them on.
 func (f *frameReader) message() ([][]byte, error) {
+	f.held.release()
 	frames := make([][]byte, 0, 4)
 	for total := 0; ; {
 		flags, size, err := f.header()
@@ -97,8 +101,8 @@ func (f *frameReader) readCommand(flags byte, size uint64) error {
 	if size > maxCommand || flags&flagMore != 0 {
 		return fmt.Errorf("%w: a command of %d bytes with flags %#02x", errFrame, size, flags)
 	}
-	body, err := f.body(int(size))
-	if err != nil {
+	body := make([]byte, size) // no part of a message
+	if err := readFull(f.r, body); err != nil {
 		return err
 	}
 	return f.command(body)
@@ -107,12 +111,18 @@ func (f *frameReader) readCommand(flags byte, size uint64) error {
 // body reads n bytes.
 func (f *frameReader) body(n int) ([]byte, error) {
 	if n <= readAhead {
+		if err := f.held.grow(n); err != nil {
+			return nil, err
+		}
 		b := make([]byte, n)
 		return b, readFull(f.r, b)
 	}
 	var b []byte
 	for len(b) < n {
 		more := min(n-len(b), max(readAhead, len(b)))
+		if err := f.held.grow(more); err != nil {
+			return nil, err
+		}
 		b = slices.Grow(b, more)
 		at := len(b)
 		b = b[:at+more]

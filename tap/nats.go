@@ -156,11 +156,12 @@ type natsConn struct {
 func newNATS(ctx context.Context, opt *Options, conn net.Conn) *natsConn {
 	s := &natsConn{opt: opt, conn: conn, quit: make(chan struct{}), silence: opt.HandshakeTimeout}
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	s.in = frameReader{r: bufio.NewReaderSize(s, readAhead)}
+	s.in = frameReader{r: bufio.NewReaderSize(s, readAhead), held: hold{of: opt.large}}
 	return s
 }
 
 func (s *natsConn) close() {
+	s.in.held.release()
 	s.stop()
 	_ = s.conn.Close()
 	close(s.quit)
@@ -251,6 +252,7 @@ func (s *natsConn) subscribe(ep Endpoint) error {
 
 // message gives the next message. What else the server says is seen to.
 func (s *natsConn) message() (subject, body []byte, err error) {
+	s.in.held.release()
 	for {
 		line := s.early
 		if s.early = ""; line == "" {

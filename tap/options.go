@@ -58,12 +58,15 @@ type Options struct {
 	// LaneRecords and LaneBytes bound what one link may have waiting in the
 	// queue, and once more what its replays may: 8,192 records and 64 MB.
 	LaneRecords, LaneBytes int
-	// QueueBytes bounds what all links together may have waiting: 256 MB.
+	// QueueBytes bounds what all links together may have waiting, and once more
+	// what messages of more than 1 MB may have on their way to there: 256 MB.
 	QueueBytes int
 	// Patience is how long a link waits for room before it drops: 1 s.
 	Patience time.Duration
 
 	Replay ReplayOptions
+
+	large *largeBudget
 }
 
 // ReplayOptions say what may be asked of replay sockets.
@@ -114,6 +117,7 @@ func (o Options) withDefaults() Options {
 	or(&o.LaneBytes, 64<<20)
 	or(&o.QueueBytes, 256<<20)
 	or(&o.Patience, time.Second)
+	o.large = &largeBudget{most: o.QueueBytes}
 	or(&o.Replay.Policy, Policy{kind: gaps})
 	or(&o.Replay.Idle, 5*time.Second)
 	or(&o.Replay.Total, time.Minute)

@@ -46,6 +46,7 @@ func open(ctx context.Context, opt *Options, conn net.Conn, sec zmq4.Security, t
 	s.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	s.in = frameReader{
 		r: bufio.NewReaderSize(s, readAhead), maxMessage: opt.MaxMessage, maxFrames: opt.MaxFrames, command: s.command,
+		held: hold{of: opt.large},
 	}
 	_ = conn.SetDeadline(opt.Clock.Now().Add(opt.HandshakeTimeout))
 	g := &guard{Conn: conn, r: s.in.r, left: maxHandshake, probing: probing}
@@ -62,8 +63,10 @@ func open(ctx context.Context, opt *Options, conn net.Conn, sec zmq4.Security, t
 	return s, nil
 }
 
-// close ends the connection and waits for its goroutines.
+// close ends the connection and waits for its goroutines. Whoever reads has
+// ended.
 func (s *session) close() {
+	s.in.held.release()
 	s.stop()
 	_ = s.conn.Close()
 	close(s.quit)
