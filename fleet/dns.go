@@ -23,7 +23,7 @@ func dnsTargets(d DNS) func(context.Context, *Prober) ([]target, error) {
 		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &notFound) && notFound.IsTimeout:
 			return nil, fmt.Errorf("dns %s: no answer within %s", d.Name, p.opt.Timeout)
 		case err != nil:
-			return nil, fmt.Errorf("dns %s: %w", d.Name, err)
+			return nil, fmt.Errorf("dns %s: %w", d.Name, cause(err))
 		}
 		addresses = oneFamily(addresses)
 		targets := make([]target, len(addresses))

@@ -331,6 +331,10 @@ func TestDNS(t *testing.T) {
 		{&net.DNSError{Err: "no such host", Name: "vllm.svc", IsNotFound: true}, "dns vllm.svc: there is no such name: correct it, or start an engine behind it: its 1 engines of before are kept"},
 		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, "dns vllm.svc: no answer within 2s"},
 		{errTest, "dns vllm.svc: the test says no: its 1 engines"},
+		{
+			&net.DNSError{Err: "read udp 10.0.0.1:33333->10.0.0.2:53: connection refused", Name: "vllm.svc"},
+			"dns vllm.svc: no address of vllm.svc: connection refused: its 1 engines",
+		},
 	} {
 		hosts, fail = nil, tt.err
 		got, problems = f.Look(t.Context())

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/kvscope/kvscope/wire"
@@ -162,6 +163,15 @@ func cause(err error) error {
 	var call *os.SyscallError
 	if errors.As(err, &call) {
 		err = call.Err
+	}
+	// How a name server was reached is in the text alone.
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		words := dns.Err
+		if strings.Contains(words, "->") {
+			words = words[strings.LastIndex(words, ": ")+1:]
+		}
+		err = fmt.Errorf("no address of %s: %s", dns.Name, strings.TrimSpace(words))
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"github.com/go-zeromq/zmq4"
@@ -24,6 +26,10 @@ type answer struct {
 	// clipped batches are missing at the start, missing ones further on; skipped
 	// ones too, and were not asked for again.
 	clipped, missing, skipped uint64
+	// life is the live session when the want began. again says that a connection
+	// was lost since, and that the want went on with a new one.
+	life  uint64
+	again bool
 }
 
 // outcome is how one request ended.
@@ -37,6 +43,8 @@ const (
 	truncated
 	// holed: something was left out in the middle.
 	holed
+	// lost: the connection ended.
+	lost
 )
 
 var errBytes = errors.New("the answer is larger than what may be read for one want")
@@ -65,6 +73,7 @@ func (a *answer) String() string {
 // again where one broke off, and stops when that brings nothing new.
 func (a *answer) complete(ctx context.Context) error {
 	wait := a.opt.backoff()
+	a.life = a.session.Load()
 	for {
 		how, err := a.request(ctx)
 		switch {
@@ -74,7 +83,7 @@ func (a *answer) complete(ctx context.Context) error {
 			return fmt.Errorf("the answer leaves out %d batches, and %d requests for one want are the limit", a.skipped, a.requests)
 		case how == whole:
 			return nil
-		case how == broken:
+		case how == broken || how == lost && (!a.same() || a.requests > 1 && a.got == 0):
 			return err
 		case how == truncated && a.got == 0 && a.batches > 0:
 			return fmt.Errorf("the answer ends before batch %d without saying that it is over", a.next)
@@ -86,8 +95,16 @@ func (a *answer) complete(ctx context.Context) error {
 		if !a.opt.sleep(ctx, wait.next()) {
 			return context.Cause(ctx)
 		}
+		a.again = a.again || how == lost
+		if a.again && !a.same() {
+			return err
+		}
 	}
 }
+
+// same reports whether the live link has been up without a break since the want
+// began. Then the process is the same one, and so are the numbers of its batches.
+func (a *answer) same() bool { return a.life%2 == 1 && a.session.Load() == a.life }
 
 // request asks for what is due and beyond, on a connection of its own: what an
 // earlier answer still has on its way cannot get between.
@@ -112,8 +129,14 @@ func (a *answer) request(ctx context.Context) (outcome, error) {
 		case isTimeout(err):
 			return truncated, nil
 		case err != nil:
-			// Who answers next may be another process: its numbers mean other batches.
-			return broken, fmt.Errorf("the connection was lost before batch %d: %w", a.next, err)
+			how := broken
+			if isLost(err) {
+				how = lost
+			}
+			return how, fmt.Errorf("the connection was lost before batch %d: %w", a.next, err)
+		case a.again && !a.same():
+			// Another process may be answering: its numbers mean other batches.
+			return broken, fmt.Errorf("the connection was lost before batch %d, and the live one meanwhile", a.next)
 		}
 		if how, done, err := a.take(ctx, frames); done {
 			return how, err
@@ -179,4 +202,11 @@ func (a *answer) reach(ctx context.Context) (*session, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// isLost reports whether an error is of the connection and not of what came
+// over it.
+func isLost(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op)
 }

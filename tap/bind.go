@@ -104,7 +104,7 @@ func (l *link) unlinkStale(ctx context.Context, path string) {
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.st.LastError, l.st.LastErrorAt = err.Error(), l.opt.now()
+	l.st.LastError, l.st.LastErrorAt = words(err), l.opt.now()
 }
 
 func (l *link) admit(p *publisher) bool {
@@ -192,7 +192,7 @@ func (l *link) lost(p *publisher, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.opt.now()
-	l.st.LastError, l.st.LastErrorAt = fmt.Sprintf("%s: %s", p.remote, err), now
+	l.st.LastError, l.st.LastErrorAt = fmt.Sprintf("%s: %s", p.remote, words(err)), now
 	for _, name := range p.names {
 		if l.carriers[name]--; l.carriers[name] == 0 {
 			delete(l.carriers, name)

@@ -96,7 +96,7 @@ func (l *link) set(state State, err error) {
 		l.st.Connects++
 	}
 	if err != nil {
-		l.st.LastError, l.st.LastErrorAt = err.Error(), now
+		l.st.LastError, l.st.LastErrorAt = words(err), now
 	}
 	_, before := l.told[l.ep.Name]
 	switch {
@@ -117,7 +117,7 @@ func (l *link) tell(name wire.Replica, at wire.Time, state wire.LinkState, err e
 	was, before := l.told[name]
 	is := told{state: state}
 	if err != nil {
-		is.err = err.Error()
+		is.err = words(err)
 	}
 	if state == wire.LinkUnknown || is == was || state == wire.LinkConnecting && before {
 		return
@@ -204,10 +204,12 @@ func (l *link) connect(ctx context.Context) error {
 	}
 }
 
+// hold is called when the connection is up, and with nil when it is no more.
 func (l *link) hold(s interface{ lastRTT() time.Duration }) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.session = s
+	l.replay.session.Add(1)
 }
 
 // take counts a message and passes it on.

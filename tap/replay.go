@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvscope/kvscope/wire"
@@ -36,6 +37,9 @@ type replayer struct {
 	lane *lane
 	ctx  context.Context
 	done sync.WaitGroup
+	// session counts the ups and downs of the live link: it is odd while one
+	// session lasts.
+	session atomic.Uint64
 
 	mu      sync.Mutex
 	pending []Want
@@ -141,7 +145,7 @@ func (p *replayer) carryOut(w Want) {
 	case p.ctx.Err() != nil:
 		failed = removed
 	default:
-		failed = err.Error()
+		failed = words(err)
 		p.budget.NotBefore = p.opt.now() + wire.Time(p.retry.next())
 	}
 	p.end(w, failed, a.String())

@@ -3,7 +3,10 @@ package tap
 import (
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,5 +90,94 @@ func TestReplayEndsWithItsReplica(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestReplayGoesOn: a connection that is lost midway is no reason to lose the
+// rest, as long as the live one shows that the process is the same.
+func TestReplayGoesOn(t *testing.T) {
+	cut := func(b []byte, n int) reply {
+		return func(p *peer, _ int) { p.write(b[:n]); p.conn.Close() }
+	}
+	half := cut(message("", string(be(2)), "x"), 9)
+	restarts := func(live *peer) reply { return func(*peer, int) { live.conn.Close() } }
+	tests := []struct {
+		name   string
+		script func(live *peer) [][]reply
+		asked  []uint64
+		want   string
+	}{
+		{"once", func(*peer) [][]reply { return [][]reply{{batches(0, 1), half}, {batches(2, 3), marker}} }, []uint64{0, 2},
+			`begin 0; replayed 0; replayed 1; replayed 2; replayed 3; end marker; end ""; `},
+		{"before anything came", func(*peer) [][]reply { return [][]reply{{hangUp}, {batch(0), marker}} }, []uint64{0, 0},
+			`begin 0; replayed 0; end marker; end ""; `},
+		{"without an end", func(*peer) [][]reply {
+			var script [][]reply
+			for seq := range uint64(20) {
+				script = append(script, []reply{batch(seq), hangUp})
+			}
+			return script
+		}, []uint64{0, 1, 2, 3, 4, 5, 6, 7},
+			`begin 0; replayed 0; replayed 1; replayed 2; replayed 3; replayed 4; replayed 5; replayed 6; replayed 7; ` +
+				`end "the answer broke off before batch 8, and again after each of 8 requests"; `},
+		{"without progress", func(*peer) [][]reply { return [][]reply{{batch(0), hangUp}, {batch(0), hangUp}, {batch(1), marker}} }, []uint64{0, 1},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `},
+		{"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), restarts(live), hangUp}, {batch(1), marker}} }, []uint64{0},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `},
+		{"the process restarts later", func(live *peer) [][]reply {
+			return [][]reply{{batch(0), hangUp}, {batch(1), restarts(live), pause(time.Second), batch(2), marker}}
+		}, []uint64{0, 1},
+			`begin 0; replayed 0; replayed 1; end "the connection was lost before batch 2, and the live one meanwhile"; `},
+		{"what is no ZMTP", func(*peer) [][]reply { return [][]reply{{batch(0), raw([]byte{0xff, 0xff})}, {batch(1), marker}} }, []uint64{0},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: malformed frame: flags 0xff"; `},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				up := w.publisher("a:5557", manners{minor: 1})
+				tp := New(w.options())
+				defer tp.Close()
+				add(t, tp, withReplay)
+				live := <-up
+				r := w.serveReplay("a:5558", 3, tt.script(live)...)
+				synctest.Wait()
+				tp.Want(Want{Replica: "a", From: 0})
+				var got []wire.Record
+				for _, rec := range collect(t, tp, time.Minute, until(wire.ReplayEnd, 1)) {
+					if rec.Kind != wire.Link {
+						got = append(got, rec)
+					}
+				}
+				if s := said(got); s != tt.want {
+					t.Errorf("got  %s\nwant %s", s, tt.want)
+				}
+				if asked := r.asked(); !slices.Equal(asked, tt.asked) {
+					t.Errorf("asked for %v, want %v", asked, tt.asked)
+				}
+				tp.Close()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestWordsWithoutOurPort: old trouble must not look new because a port of ours
+// is another.
+func TestWordsWithoutOurPort(t *testing.T) {
+	ours, theirs := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 48634}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7003}
+	reset := &net.OpError{Op: "read", Net: "tcp", Source: ours, Addr: theirs, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{reset, "read: connection reset by peer"},
+		{fmt.Errorf("the connection was lost before batch 3: %w", reset), "the connection was lost before batch 3: read: connection reset by peer"},
+		{&net.DNSError{Err: "read udp 10.0.0.1:33333->10.96.0.10:53: i/o timeout", Name: "a", Server: "10.96.0.10:53"}, "lookup a on 10.96.0.10:53: i/o timeout"},
+		{&net.OpError{Op: "dial", Net: "tcp", Addr: theirs, Err: syscall.ECONNREFUSED}, "dial tcp 127.0.0.1:7003: connection refused"},
+	} {
+		if got := words(tt.err); got != tt.want {
+			t.Errorf("%q becomes %q, want %q", tt.err, got, tt.want)
+		}
 	}
 }

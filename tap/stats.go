@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"regexp"
 	"strconv"
 	"time"
 
@@ -100,3 +101,11 @@ type Budget struct {
 	// Last is how the newest want ended, in words.
 	Last string
 }
+
+// between is what package net puts before an error of a connection: both its
+// ends, of which ours has another port each time.
+var between = regexp.MustCompile(`[a-z]+ (?:tcp|udp|unix)[46]? [^ ]*->[^ ]*: `)
+
+// words writes an error for Stats and records, without a port of our own, which
+// would make old trouble look new.
+func words(err error) string { return between.ReplaceAllString(err.Error(), "") }
