@@ -41,22 +41,18 @@ type replayer struct {
 	// session lasts.
 	session atomic.Uint64
 
+	account *account
+
 	mu      sync.Mutex
 	pending []Want
 	budget  Budget
-	// sent are the times of the requests of the last minute.
-	sent   []time.Time
-	retry  backoff
-	closed bool
-	// asked says that the one replay for a late join was asked for.
-	asked bool
+	closed  bool
 }
 
-func newReplayer(ctx context.Context, opt *Options, ep Endpoint, q *queue) *replayer {
+func newReplayer(ctx context.Context, opt *Options, ep Endpoint, q *queue, acc *account) *replayer {
 	return &replayer{
-		opt: opt, ep: ep, lane: &lane{q: q}, ctx: ctx,
+		opt: opt, ep: ep, lane: &lane{q: q}, ctx: ctx, account: acc,
 		budget: Budget{Address: ep.Replay, Policy: opt.Replay.Policy},
-		retry:  backoff{min: retryMin, max: retryMax, rand: opt.Rand},
 	}
 }
 
@@ -140,13 +136,12 @@ func (p *replayer) carryOut(w Want) {
 	var failed string
 	switch {
 	case err == nil:
-		p.retry.reset()
-		p.budget.NotBefore = 0
+		p.account.ended(p.opt.now(), false)
 	case p.ctx.Err() != nil:
 		failed = removed
 	default:
 		failed = words(err)
-		p.budget.NotBefore = p.opt.now() + wire.Time(p.retry.next())
+		p.account.ended(p.opt.now(), true)
 	}
 	p.end(w, failed, a.String())
 }
@@ -155,35 +150,34 @@ func (p *replayer) carryOut(w Want) {
 func (p *replayer) notNow() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.opt.now()
+	now, until := p.opt.now(), p.account.until()
 	switch {
 	case p.closed:
 		return removed
-	case now < p.budget.NotBefore:
+	case now < until && p.budget.Last == "":
+		return fmt.Sprintf("the last replay before the replica was removed failed, and none is asked for in the %s after it",
+			time.Duration(until-now).Round(100*time.Millisecond))
+	case now < until:
 		return fmt.Sprintf("the last replay failed (%s), and none is asked for in the %s after it",
-			p.budget.Last, time.Duration(p.budget.NotBefore-now).Round(100*time.Millisecond))
+			p.budget.Last, time.Duration(until-now).Round(100*time.Millisecond))
 	case p.left() == 0:
 		return fmt.Sprintf("the budget of %d replay requests a minute is used up", p.opt.Replay.PerMinute)
 	}
 	return ""
 }
 
-// left is how many requests the minute still allows. It is called with p.mu
-// held.
+// left is how many requests the minute still allows.
 func (p *replayer) left() int {
-	now := p.opt.Clock.Now()
-	p.sent = slices.DeleteFunc(p.sent, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
-	return p.opt.Replay.PerMinute - len(p.sent)
+	return p.account.left(p.opt.Clock.Now(), p.opt.Replay.PerMinute)
 }
 
 // spend takes one request from the budget, and reports false if there is none.
 func (p *replayer) spend() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.left() <= 0 {
+	if !p.account.spend(p.opt.Clock.Now(), p.opt.Replay.PerMinute) {
 		return false
 	}
-	p.sent = append(p.sent, p.opt.Clock.Now())
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.budget.Requests++
 	return true
 }
@@ -225,10 +219,9 @@ func (p *replayer) joined(frames [][]byte) {
 // once asks for the one replay that the policy allows for a late join.
 func (p *replayer) once(from uint64) {
 	p.mu.Lock()
-	ask := !p.asked && p.refusal() == ""
-	p.asked = true
+	refused := p.refusal() != ""
 	p.mu.Unlock()
-	if ask {
+	if !refused && p.account.once() {
 		p.want(Want{Replica: p.ep.Name, From: from})
 	}
 }
@@ -237,7 +230,7 @@ func (p *replayer) stats() Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.budget
-	b.Left, b.Waiting = p.left(), len(p.pending)
+	b.Left, b.NotBefore, b.Waiting = p.left(), p.account.until(), len(p.pending)
 	return b
 }
 

@@ -181,3 +181,90 @@ func TestWordsWithoutOurPort(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountOutlivesRemove: an endpoint that is taken away and added again is
+// asked no more than one that stayed.
+func TestAccountOutlivesRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		up := w.publisher("a:5557", manners{minor: 1})
+		r := w.serveReplay("a:5558", 4, slices.Repeat([][]reply{{marker}}, 100)...)
+		opt := w.options()
+		opt.Replay.Policy, _ = ParsePolicy("full")
+		tp := New(opt)
+		defer tp.Close()
+		for range 3 { // the late join is asked for once
+			add(t, tp, withReplay)
+			<-up
+			synctest.Wait()
+			tp.Remove("a")
+		}
+		if n := len(r.asked()); n != 1 {
+			t.Errorf("asked %d times for one late join", n)
+		}
+		add(t, tp, withReplay)
+		collect(t, tp, time.Minute, until(wire.ReplayEnd, 1))
+		for i, failed := range append(wants(t, tp, 6), func() []string {
+			tp.Remove("a")
+			add(t, tp, withReplay)
+			return wants(t, tp, 6)
+		}()...) {
+			want := ""
+			if i == 11 {
+				want = "the budget of 12 replay requests a minute is used up"
+			}
+			if failed != want {
+				t.Errorf("want %d: %q", i, failed)
+			}
+		}
+		// At another address it is another engine, within the same budget.
+		tp.Remove("a")
+		time.Sleep(time.Minute)
+		w.publisher("b:5557", manners{minor: 1})
+		moved := w.serveReplay("b:5558", 4, []reply{marker}, []reply{marker})
+		add(t, tp, Endpoint{Name: "a", Address: "tcp://b:5557", Replay: "tcp://b:5558"})
+		time.Sleep(time.Second)
+		if n, st := len(moved.asked()), statsOf(t, tp, "a").Replay; n != 1 || st.Left != 11 {
+			t.Errorf("asked %d times after a move, %+v", n, st)
+		}
+	})
+}
+
+func TestFailureOutlivesRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.serveReplay("a:5558", 4, nil, []reply{marker})
+		tp := New(w.options())
+		defer tp.Close()
+		add(t, tp, withReplay)
+		wants(t, tp, 1)
+		tp.Remove("a")
+		add(t, tp, withReplay)
+		if got := wants(t, tp, 1)[0]; got != "the last replay before the replica was removed failed, and none is asked for in the 1s after it" {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(time.Second)
+		if got := wants(t, tp, 1)[0]; got != "" || len(r.asked()) != 2 {
+			t.Errorf("%q, %d requests", got, len(r.asked()))
+		}
+	})
+}
+
+func TestAccountsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tp := New(Options{})
+		defer tp.Close()
+		for i := range maxAccounts + 10 {
+			ep := Endpoint{Name: wire.Replica(fmt.Sprint(i)), Replay: "tcp://a:1"}
+			acc := tp.account(ep)
+			acc.spend(time.Now(), 12)
+			acc.once()
+		}
+		if n := len(tp.accounts); n > maxAccounts {
+			t.Errorf("%d accounts", n)
+		}
+		if tp.account(Endpoint{Name: "x"}); tp.accounts["x"] != nil {
+			t.Error("an account without a replay socket is kept")
+		}
+	})
+}

@@ -29,7 +29,9 @@ type Tap struct {
 
 	mu      sync.Mutex
 	members map[wire.Replica]*member
-	closed  bool
+	// accounts are those of the members, and of those that were.
+	accounts map[wire.Replica]*account
+	closed   bool
 }
 
 // member is one endpoint and what runs for it.
@@ -42,7 +44,7 @@ type member struct {
 
 // New makes a Tap without members.
 func New(opt Options) *Tap {
-	t := &Tap{opt: opt.withDefaults(), members: map[wire.Replica]*member{}}
+	t := &Tap{opt: opt.withDefaults(), members: map[wire.Replica]*member{}, accounts: map[wire.Replica]*account{}}
 	t.queue = newQueue(&t.opt)
 	t.others = &lane{q: t.queue}
 	return t
@@ -67,7 +69,7 @@ func (t *Tap) Add(ep Endpoint) error {
 		return fmt.Errorf("%s: %d replicas are the limit", ep.Name, maxMembers)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{cancel: cancel, replay: newReplayer(ctx, &t.opt, ep, t.queue)}
+	m := &member{cancel: cancel, replay: newReplayer(ctx, &t.opt, ep, t.queue, t.account(ep))}
 	m.link = newLink(&t.opt, ep, t.queue, m.replay)
 	t.members[ep.Name] = m
 	m.done.Go(func() { m.link.run(ctx) })
