@@ -66,7 +66,7 @@ var kinds = [...]wire.RecordKind{
 
 // links are the states of a link in the file's numbers.
 var links = [...]wire.LinkState{
-	wire.LinkUnknown, wire.LinkConnecting, wire.LinkUp, wire.LinkDown, wire.LinkRefused,
+	wire.LinkUnknown, wire.LinkConnecting, wire.LinkUp, wire.LinkDown, wire.LinkRefused, wire.LinkGone,
 }
 
 // Header is what a capture says of itself.

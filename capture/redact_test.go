@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,7 +179,10 @@ func snapshot(t testing.TB, src wire.Source) *observe.Snapshot {
 	if err := o.Run(context.Background(), src, nil); err != nil {
 		t.Fatal(err)
 	}
-	return o.Snapshot()
+	s := o.Snapshot()
+	// Their order is that of their names, which a copy has not.
+	slices.SortFunc(s.Replicas, func(a, b diagnose.Replica) int { return int(a.Joined - b.Joined) })
+	return s
 }
 
 // sameNumbers leaves out what a redacted copy is known to have lost: names,
@@ -233,6 +237,7 @@ func codes(fs []diagnose.Finding) []string {
 		b, _ := json.Marshal(fs[i].Code)
 		out = append(out, string(b))
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -17,7 +17,13 @@ func Headline(v View) string {
 		return "No replica has been seen."
 	}
 	var said []string
-	groups := plighted(v.Replicas)
+	present := v.Replicas[:0:0]
+	for i := range v.Replicas {
+		if !slices.Contains(v.Replicas[i].Trust.Reasons, stream.Removed) {
+			present = append(present, v.Replicas[i])
+		}
+	}
+	groups := plighted(present)
 	inexact, named := 0, 0
 	for i, g := range groups {
 		inexact += len(g.replicas)
@@ -32,8 +38,9 @@ func Headline(v View) string {
 	case n > 1:
 		said = append(said, fmt.Sprintf("%d more replicas are not exact", n))
 	}
-	exact := len(v.Replicas) - inexact
+	exact, gone := len(present)-inexact, len(v.Replicas)-len(present)
 	switch {
+	case len(present) == 0:
 	case inexact == 0 && exact == 1:
 		said = append(said, "The replica is EXACT: the index holds what the engine holds")
 	case inexact == 0:
@@ -42,6 +49,12 @@ func Headline(v View) string {
 		said = append(said, "1 replica is EXACT")
 	case exact > 1:
 		said = append(said, fmt.Sprintf("%d replicas are EXACT", exact))
+	}
+	switch {
+	case gone == 1:
+		said = append(said, "1 replica has left the fleet")
+	case gone > 1:
+		said = append(said, fmt.Sprintf("%d replicas have left the fleet", gone))
 	}
 	return strings.Join(said, ". ") + "."
 }

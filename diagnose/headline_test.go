@@ -64,6 +64,16 @@ func TestHeadline(t *testing.T) {
 			},
 			"b was never reached. a has sent no cache event: events may be off, or the topic filter wrong. c has lost its link: what is shown is its last known state. 2 more replicas are not exact.",
 		},
+		{
+			"who has left does not count",
+			[]Replica{exact("a"), replica("b", 5, 100, stream.Stale, stream.Removed, stream.GapOpen)},
+			"The replica is EXACT: the index holds what the engine holds. 1 replica has left the fleet.",
+		},
+		{
+			"all have left",
+			[]Replica{replica("b", 0, 0, stream.Blind, stream.Removed), replica("c", 0, 0, stream.Stale, stream.Removed)},
+			"2 replicas have left the fleet.",
+		},
 		{"replaying", []Replica{replica("d", 5, 100, stream.Replaying)}, "d is replaying what was missed."},
 	} {
 		if got := Headline(View{Replicas: tt.in}); got != tt.want {

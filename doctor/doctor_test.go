@@ -347,15 +347,14 @@ func TestWrite(t *testing.T) {
 	if err := errors.Join(Text(&text, &r), JSON(&js, &r)); err != nil {
 		t.Fatal(err)
 	}
-	want := `a?[2J · tcp://a:1 · dns v
-  ok       address         tcp://a:1
+	want := `1 replica: 1 error, 1 warning; listened for 1.5s.
+
+a?[2J · tcp://a:1 · dns v · 1 ok
   error    topic           it publishes as "<x>"
                            → leave it out
 fleet
   warning  hash            they differ
                            → start all alike
-
-1 replica, 1 error, 1 warning; listened for 1.5s.
 `
 	if text.String() != want {
 		t.Errorf("wrote\n%s, want\n%s", text.String(), want)

@@ -70,7 +70,7 @@ func (k *keyframes) before(pos int) (keyframe, bool) {
 func (o *Observer) clone() *Observer {
 	c := *o
 	c.tracker, c.idx = o.tracker.Clone(), o.idx.Clone()
-	c.models = maps.Clone(o.models)
+	c.models, c.gone = maps.Clone(o.models), maps.Clone(o.gone)
 	c.tape = o.tape.clone()
 	c.auditor = nil
 	return &c

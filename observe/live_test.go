@@ -129,3 +129,43 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%d notes are kept", n)
 	}
 }
+
+// TestDepart: who has left the fleet stays for a while, and is then forgotten
+// with its blocks; who comes back is not.
+func TestDepart(t *testing.T) {
+	t.Parallel()
+	o := New(Options{})
+	store := []byte{
+		0x93, 1, 0x91, 0x97, 0xab, 'B', 'l', 'o', 'c', 'k', 'S', 't', 'o', 'r', 'e', 'd',
+		0x91, 7, 0xc0, 0x92, 1, 2, 2, 0xc0, 0xa3, 'G', 'P', 'U', 0, // [1, [["BlockStored", [7], nil, [1, 2], 2, nil, "GPU"]], 0]
+	}
+	link := func(at wire.Time, r wire.Replica, state wire.LinkState) {
+		o.Push(wire.Record{At: at, Replica: r, Kind: wire.Link, Link: state})
+	}
+	for _, r := range []wire.Replica{"a", "b", "c"} {
+		link(1e9, r, wire.LinkUp)
+		o.Push(wire.Record{At: 2e9, Replica: r, Kind: wire.Frames, Frames: [][]byte{{}, make([]byte, 8), store}})
+	}
+	if n := o.Snapshot().Blocks.Shared; n != 1 {
+		t.Fatalf("%d blocks are on more than one replica, want 1", n)
+	}
+	link(3e9, "a", wire.LinkGone)
+	link(3e9, "b", wire.LinkGone)
+	link(4e9, "b", wire.LinkUp)
+	if s := o.Snapshot(); len(s.Replicas) != 3 || s.Replicas[0].Trust.String() != "STALE(removed)" {
+		t.Errorf("%d replicas, the first one %s", len(s.Replicas), s.Replicas[0].Trust)
+	}
+	o.Push(wire.Record{At: 200e9, Replica: "c", Kind: wire.Scrape})
+	s := o.Snapshot()
+	if len(s.Replicas) != 2 || s.Replicas[0].Replica != "b" || s.Replicas[1].Replica != "c" {
+		t.Errorf("%d replicas are left", len(s.Replicas))
+	}
+	if s.Replicas[0].Index.Copies != 1 || s.Blocks.Resident != 1 {
+		t.Errorf("%+v", s.Blocks)
+	}
+	link(201e9, "a", wire.LinkUp)
+	o.Push(wire.Record{At: 202e9, Replica: "a", Kind: wire.Frames, Frames: [][]byte{{}, make([]byte, 8), store}})
+	if s := o.Snapshot(); len(s.Replicas) != 3 || s.Replicas[0].Index.Copies != 1 || s.Replicas[0].Epoch != 1 {
+		t.Errorf("back again: %+v", s.Replicas[0])
+	}
+}

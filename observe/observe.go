@@ -74,13 +74,15 @@ type Observer struct {
 	records uint64
 	tape    tape
 	notes   []Note
+	// gone are the replicas that left the fleet, with when.
+	gone map[wire.Replica]wire.Time
 }
 
 // New makes an Observer that has seen nothing.
 func New(opt Options) *Observer {
 	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
-		models: map[wire.Replica]string{},
+		models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(opt.Facts)) {
 		o.Describe(name, 0, opt.Facts[name])
@@ -136,6 +138,7 @@ func (o *Observer) Push(rec wire.Record) {
 		o.from = rec.At
 	}
 	o.now = max(o.now, rec.At)
+	o.depart(rec)
 	if rec.Kind == wire.Scrape {
 		o.scrape(rec)
 		return
@@ -148,6 +151,33 @@ func (o *Observer) Push(rec wire.Record) {
 		return
 	}
 	o.apply(o.tracker.Push(rec))
+}
+
+// keepGone is how long a replica that left the fleet stays to be seen.
+const keepGone = wire.Time(120e9)
+
+// depart notes who leaves the fleet, and forgets whoever did so a while ago:
+// pods come with new names for ever.
+func (o *Observer) depart(rec wire.Record) {
+	if rec.Kind == wire.Link {
+		if delete(o.gone, rec.Replica); rec.Link == wire.LinkGone {
+			o.gone[rec.Replica] = rec.At
+		}
+	}
+	if rec.Kind == wire.Frames {
+		return // of which there are many
+	}
+	for name, at := range o.gone {
+		if rec.At-at < keepGone {
+			continue
+		}
+		for _, one := range o.tracker.Ranks(name) {
+			o.idx.Forget(one)
+			delete(o.models, one)
+		}
+		o.tracker.Remove(name)
+		delete(o.gone, name)
+	}
 }
 
 // maxNotes is how many notes are kept, newest last.

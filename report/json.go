@@ -79,6 +79,7 @@ type jsonReplica struct {
 	Trust           string       `json:"trust"`
 	Reasons         []string     `json:"reasons"`
 	Link            string       `json:"link"`
+	LinkError       string       `json:"link_error"`
 	LagSeconds      *float64     `json:"lag_seconds"`
 	Load            *jsonLoad    `json:"load"`
 	ScrapeError     string       `json:"scrape_error"`
@@ -194,6 +195,9 @@ func replicaJSON(r *diagnose.Replica) jsonReplica {
 		},
 		Stores: jsonStores(x.Ledger), Recipe: x.Recipe, Groups: []jsonGroup{},
 		Trust: string(r.Trust.Word), Reasons: []string{}, Link: r.Link.String(), ScrapeError: r.ScrapeError,
+	}
+	if r.Link != wire.LinkUp && r.LinkText != r.Link.String() {
+		j.LinkError = r.LinkText
 	}
 	if r.Heard {
 		j.FirstSeq, j.LastSeq = &r.First, &r.Last

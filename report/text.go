@@ -30,6 +30,7 @@ func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 	head(&b, s)
 	b.WriteByte('\n')
 	replicaTable(&b, s.Replicas)
+	links(&b, s.Replicas)
 	findingsText(&b, s)
 	stores(&b, s)
 	engines(&b, s.Replicas)
@@ -129,6 +130,17 @@ func replicaTable(b *strings.Builder, replicas []diagnose.Replica) {
 	t.Flush()
 	for line := range strings.Lines(out.String()) {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// links says why links are not up.
+func links(b *strings.Builder, replicas []diagnose.Replica) {
+	for i := range replicas {
+		r := &replicas[i]
+		if r.Link == wire.LinkUp || r.LinkText == "" || r.LinkText == r.Link.String() {
+			continue
+		}
+		fmt.Fprintf(b, "%s: link %s: %s\n", name(r.Replica), r.Link, wire.Printable(r.LinkText))
 	}
 }
 

@@ -209,6 +209,20 @@ func (t *Tracker) tell(r *replica, at wire.Time, facts wire.Facts, load wire.Loa
 	}
 }
 
+// Remove forgets a replica, with all ranks of its stream.
+func (t *Tracker) Remove(name wire.Replica) {
+	t.clear()
+	gone := append([]*replica{t.replicas[name]}, t.ranks[name]...)
+	for _, r := range gone {
+		if r != nil {
+			t.unhold(r, len(r.held))
+			delete(t.replicas, r.Replica)
+		}
+	}
+	delete(t.ranks, name)
+	t.order = slices.DeleteFunc(t.order, func(r *replica) bool { return slices.Contains(gone, r) })
+}
+
 // Names lists the replicas in order of first appearance.
 func (t *Tracker) Names() []wire.Replica {
 	names := make([]wire.Replica, len(t.order))

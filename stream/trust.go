@@ -45,6 +45,7 @@ const (
 	Reconnected   Reason = "reconnected" // nothing heard since, so losses are not visible yet
 	NoEvents      Reason = "no-events"
 	NeverReached  Reason = "never-reached"
+	Removed       Reason = "removed" // discovery does not know it any more
 )
 
 // telling orders the reasons that a stream alone can give by what they say of
@@ -95,6 +96,10 @@ func (r *replica) trust() Trust {
 		return Trust{Word: w, Reasons: append([]Reason{reason}, t.Reasons...)}
 	}
 	switch {
+	case r.Link == wire.LinkGone && r.Epoch == 0:
+		return first(Blind, Removed)
+	case r.Link == wire.LinkGone:
+		return first(Stale, Removed)
 	case r.Epoch == 0 && len(r.reasons) > 0:
 		t.Word = Blind // it sends, and nothing of it can be read
 		return t

@@ -132,7 +132,7 @@ func (l *link) gone() {
 	defer l.mu.Unlock()
 	now := l.opt.now()
 	for name := range l.told {
-		l.tell(name, now, wire.LinkDown, errors.New("removed"))
+		l.tell(name, now, wire.LinkGone, errors.New("removed"))
 	}
 }
 

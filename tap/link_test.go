@@ -376,7 +376,7 @@ func TestMembersComeAndGo(t *testing.T) {
 			}
 			got = append(got, rec)
 		}
-		want := "a connecting ; a up ; b connecting ; b up ; a #0; a down removed; b #0; " +
+		want := "a connecting ; a up ; b connecting ; b up ; a #0; a gone removed; b #0; " +
 			`end "no replay socket of this replica is known"; a connecting ; a up ; a #1; `
 		if s := said(got); s != want {
 			t.Errorf("got %s\nwant %s", s, want)

@@ -171,7 +171,7 @@ func TestNATS(t *testing.T) {
 		tp.Remove("plane")
 		gone := collect(t, tp, time.Second, until(wire.Link, len(names)))
 		for _, rec := range gone {
-			if rec.Link != wire.LinkDown || rec.Err != "removed" {
+			if rec.Link != wire.LinkGone || rec.Err != "removed" {
 				t.Errorf("%+v", rec)
 			}
 		}

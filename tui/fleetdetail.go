@@ -76,7 +76,7 @@ func (f *fleetView) detail(s *scene, r *diagnose.Replica, w, h int) []string {
 // streamWords says what came of the stream.
 func streamWords(s *scene, r *diagnose.Replica) string {
 	if !r.Heard {
-		return "no batch yet, link " + r.Link.String()
+		return "no batch yet, " + linkWords(r)
 	}
 	said := []string{
 		fmt.Sprintf("batches %s–%s of epoch %d", group(r.First), group(r.Last), r.Epoch),
@@ -92,16 +92,21 @@ func streamWords(s *scene, r *diagnose.Replica) string {
 		said = append(said, plural(r.GapsHealed, "gap")+" healed")
 	}
 	if r.Link != wire.LinkUnknown {
-		link := "link " + r.Link.String()
-		if r.LinkText != "" && r.LinkText != r.Link.String() {
-			link += " (" + r.LinkText + ")"
-		}
-		said = append(said, link)
+		said = append(said, linkWords(r))
 	}
 	if r.Undecodable > 0 {
 		said = append(said, group(r.Undecodable)+" undecodable")
 	}
 	return strings.Join(said, ", ")
+}
+
+// linkWords says how the link is, and why.
+func linkWords(r *diagnose.Replica) string {
+	link := "link " + r.Link.String()
+	if r.LinkText != "" && r.LinkText != r.Link.String() {
+		link += " (" + r.LinkText + ")"
+	}
+	return link
 }
 
 // replayWords says what was asked of the replay socket, and what still may be.

@@ -19,6 +19,7 @@ type Plain struct {
 	open     map[string]string // open findings by what they are about: title
 	closed   map[string]bool
 	headline string
+	noted    wire.Time // when the newest note said was made
 }
 
 // seen is what was said of a replica.
@@ -53,6 +54,17 @@ func (p *Plain) Next(s *observe.Snapshot) error {
 	for i := range s.Replicas {
 		p.replica(&s.Replicas[i], s.Until, line)
 	}
+	for _, n := range s.Notes {
+		if p.noted >= n.At {
+			continue
+		}
+		p.noted = n.At
+		who := ""
+		if n.Replica != "" {
+			who = string(n.Replica) + ": "
+		}
+		line(n.At, "note %s%s", who, n.Text)
+	}
 	p.findings(s, line)
 	h := diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas})
 	if gist := strings.Map(withoutDigits, h); p.begun && gist != p.headline { // a doubt that shrinks is no news
@@ -69,7 +81,7 @@ func (p *Plain) replica(r *diagnose.Replica, now wire.Time, line func(wire.Time,
 	if was == nil {
 		was = &seen{trust: trust, link: r.Link}
 		p.replicas[r.Replica] = was
-		line(now, "%s seen, trust %s, link %s", r.Replica, trust, r.Link)
+		line(now, "%s seen, trust %s, link %s%s", r.Replica, trust, r.Link, linkWhy(r))
 	}
 	all := r.MarksLost + len(r.Marks)
 	for _, m := range r.Marks[min(max(was.marks-r.MarksLost, 0), len(r.Marks)):] {
@@ -79,12 +91,20 @@ func (p *Plain) replica(r *diagnose.Replica, now wire.Time, line func(wire.Time,
 	}
 	was.marks = all
 	if was.link != r.Link {
-		line(now, "%s link %s -> %s", r.Replica, was.link, r.Link)
+		line(now, "%s link %s -> %s%s", r.Replica, was.link, r.Link, linkWhy(r))
 	}
 	if was.trust != trust {
 		line(now, "%s trust %s -> %s%s", r.Replica, was.trust, trust, doubtWords(r))
 	}
 	was.trust, was.link = trust, r.Link
+}
+
+// linkWhy is the reason of a link that is not up.
+func linkWhy(r *diagnose.Replica) string {
+	if r.Link == wire.LinkUp || r.LinkText == "" || r.LinkText == r.Link.String() {
+		return ""
+	}
+	return ": " + r.LinkText
 }
 
 func withoutDigits(r rune) rune {

@@ -38,6 +38,7 @@ var linkEvents = map[string]LinkState{
 	"EVENT_HANDSHAKE_FAILED_AUTH":      LinkRefused,
 	"EVENT_HANDSHAKE_FAILED_PROTOCOL":  LinkRefused,
 	"EVENT_HANDSHAKE_FAILED_NO_DETAIL": LinkRefused,
+	"REMOVED":                          LinkGone, // not libzmq's
 }
 
 // linkWords are the events written for links that came with another word.
@@ -47,6 +48,7 @@ var linkWords = [...]string{
 	LinkUp:         "EVENT_CONNECTED",
 	LinkDown:       "EVENT_DISCONNECTED",
 	LinkRefused:    "EVENT_HANDSHAKE_FAILED_NO_DETAIL",
+	LinkGone:       "REMOVED",
 }
 
 // jsonRecord is a line of a recording; see JSONL.

@@ -280,9 +280,10 @@ const (
 	LinkUp
 	LinkDown
 	LinkRefused
+	LinkGone // taken away: discovery does not know the publisher any more
 )
 
-var linkNames = [...]string{"unknown", "connecting", "up", "down", "refused"}
+var linkNames = [...]string{"unknown", "connecting", "up", "down", "refused", "gone"}
 
 func (s LinkState) String() string {
 	if int(s) < len(linkNames) {

@@ -97,9 +97,19 @@ func (a *attachment) update(members []fleet.Member, problems []error) {
 		next[endpoint(m).Name] = m
 	}
 	for name, was := range a.members {
-		if is, ok := next[name]; !ok || !reflect.DeepEqual(is, was) {
+		is, ok := next[name]
+		switch {
+		case !ok:
+			if !a.Remove(name) { // it was never tapped
+				a.Put(wire.Record{At: now, Replica: name, Kind: wire.Link, Link: wire.LinkGone, Text: wire.LinkGone.String(), Err: "removed"})
+			}
+			delete(a.members, name)
+		case is.Problem != was.Problem || !reflect.DeepEqual(endpoint(is), endpoint(was)):
 			a.Remove(name)
 			delete(a.members, name)
+		default: // the link stays, whatever else is new
+			a.members[name] = is
+			a.tell(is)
 		}
 	}
 	for _, m := range members {

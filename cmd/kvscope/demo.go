@@ -84,7 +84,7 @@ func (d *demo) run(cmd *cobra.Command) error {
 		}
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
-	shown := usable(cmd) && !d.plain && !d.json
+	shown := d.shown(cmd)
 	if d.period == 0 && !shown {
 		d.period = demoPeriod
 	}

@@ -57,7 +57,7 @@ func (in *input) wait(ctx context.Context, unless time.Duration) (context.Contex
 	if d == 0 {
 		d = unless
 	}
-	if d == 0 || in.from != "" {
+	if d == 0 || in.from != "" && in.from != "-" {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)
@@ -177,6 +177,9 @@ func (in *input) recorded(cmd *cobra.Command) (*following, error) {
 		return nil, inputError(err)
 	}
 	cut := &until{Source: src, moment: stop}
+	if in.from == "-" {
+		cut.Source = newPatient(src)
+	}
 	return &following{
 		Source: cut, cut: cut, close: src.Close,
 		header: func(context.Context) capture.Header { return src.header },

@@ -79,6 +79,9 @@ func (s *screen) watch(ctx context.Context, cmd *cobra.Command, src *following, 
 	err := s.display(ctx, cmd, live, opt, over)
 	stop()
 	<-over
+	if damage == nil && src.recent != nil && !s.shown(cmd) {
+		damage = reached(live.Snapshot()) // who has a screen has seen it
+	}
 	if s.json {
 		err = report.JSON(cmd.OutOrStdout(), live.Snapshot(), sentence(damage))
 	}
@@ -94,11 +97,11 @@ func (s *screen) display(ctx context.Context, cmd *cobra.Command, live *observe.
 	case s.json:
 		wait(ctx, over)
 		return nil
-	case s.plain || !usable(cmd):
-		return s.changes(ctx, cmd.OutOrStdout(), live, over)
+	case s.shown(cmd):
+		opt.Feed = live
+		return s.show(ctx, cmd, opt)
 	}
-	opt.Feed = live
-	return s.show(ctx, cmd, opt)
+	return s.changes(ctx, cmd.OutOrStdout(), live, over)
 }
 
 // ended takes the end of the time that was asked for for no error.

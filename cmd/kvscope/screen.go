@@ -52,6 +52,9 @@ func usable(cmd *cobra.Command) bool {
 	return isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.InOrStdin()) && os.Getenv("TERM") != "dumb"
 }
 
+// shown says whether the command has the UI on its terminal.
+func (s *screen) shown(cmd *cobra.Command) bool { return usable(cmd) && !s.plain && !s.json }
+
 // show runs the UI, and then says in plain text what was seen last.
 func (s *screen) show(ctx context.Context, cmd *cobra.Command, opt tui.Options) error {
 	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readPrompt, editor, docs.Page
