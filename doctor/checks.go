@@ -132,6 +132,8 @@ func connects(s *sight) Result {
 		return fine("something listens")
 	case s.lookUpErr != nil:
 		return skip("its name has no address")
+	case s.dialErr != nil && s.isNATS():
+		return fail("check host and port of the NATS server", "nothing can be reached at %s: %s", s.Events, short(s.dialErr))
 	case s.dialErr != nil:
 		return fail("check the port, and that the engine publishes there at all: "+startEvents+"; with a host in the place of * it dials out instead of listening",
 			"nothing can be reached at %s: %s", s.Events, short(s.dialErr))
@@ -149,6 +151,9 @@ func handshake(s *sight) Result {
 		return fine("the handshake is done")
 	case !s.dialled || s.dialErr != nil:
 		return Result{}
+	}
+	if s.isNATS() {
+		return fail("look at the server's settings, and at those for it here", "the NATS server at %s lets nobody in: %s", s.Events, s.link.LastError)
 	}
 	return fail("give the event socket's port: the engine's HTTP server and its replay socket have others",
 		"the handshake at %s fails: %s", s.Events, s.link.LastError)
@@ -234,7 +239,7 @@ func replay(s *sight) Result {
 func metrics(s *sight) Result {
 	p := s.pages[0]
 	switch {
-	case s.Kind == fleet.LoadOnly:
+	case s.Kind == fleet.LoadOnly || s.isNATS():
 		return Result{}
 	case s.Metrics == "":
 		return warn(giveMetrics, "no metrics page is known, so its load, capacity and restarts are not either")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +77,9 @@ type run struct {
 	tap     *tap.Tap
 	tracker *stream.Tracker
 	seen    []*sight
-	byName  map[wire.Replica]*sight
+	// byName finds a member by the name that its link has, and those who publish
+	// over a NATS server by theirs.
+	byName map[wire.Replica]*sight
 
 	mu sync.Mutex
 	// dials says for each address how the newest attempt to connect ended.
@@ -106,8 +109,10 @@ func Run(ctx context.Context, members []fleet.Member, opt Options) Report {
 	var side sync.WaitGroup
 	side.Go(func() { r.lookUp(ctx) })
 	side.Go(func() { r.read(ctx, 0) })
-	r.listen(ctx, r.opt.Settle, nil)
-	r.listen(ctx, r.opt.Wait-r.opt.Settle, r.complete)
+	if len(members) > 0 {
+		r.listen(ctx, r.opt.Settle, nil)
+		r.listen(ctx, r.opt.Wait-r.opt.Settle, r.complete)
+	}
 	side.Wait()
 	r.read(ctx, 1)
 	r.finish()
@@ -124,34 +129,43 @@ func (r *run) add(m fleet.Member) {
 	if m.Events == "" {
 		return
 	}
-	// All topics, so that a wrong filter shows: the ones wanted are sorted out
-	// here.
-	s.addErr = r.tap.Add(tap.Endpoint{
-		Name: m.Name, Address: m.Events, Bind: m.Bind, Replay: m.Replay, User: m.User, Password: m.Password,
-	})
-	if s.addErr != nil {
+	ep := s.endpoint()
+	if s.addErr = r.tap.Add(ep); s.addErr != nil {
 		return
 	}
-	r.byName[m.Name] = s
+	r.byName[ep.Name] = s
 	if m.Replay != "" && !m.Bind && s.policy != never {
 		s.asked = true
-		r.tap.Want(tap.Want{Replica: m.Name, From: math.MaxUint64})
+		r.tap.Want(tap.Want{Replica: ep.Name, From: math.MaxUint64})
 	}
 }
 
 // of finds the member that a record belongs to: publishers that dial in, and
-// ranks, have the member's name before a slash.
+// ranks, have the member's name before a slash. Over NATS they have names of
+// their own, which the tap knows the link of.
 func (r *run) of(name wire.Replica) *sight {
-	for {
-		if s := r.byName[name]; s != nil {
+	for at := name; ; {
+		if s := r.byName[at]; s != nil {
 			return s
 		}
-		cut := strings.LastIndexByte(string(name), '/')
+		cut := strings.LastIndexByte(string(at), '/')
 		if cut < 0 {
-			return nil
+			break
 		}
-		name = name[:cut]
+		at = at[:cut]
 	}
+	if !slices.ContainsFunc(r.seen, (*sight).isNATS) {
+		return nil
+	}
+	for _, st := range r.tap.Stats() {
+		for _, p := range st.Publishers {
+			if s := r.byName[st.Name]; s != nil && slices.Contains(p.Replicas, name) {
+				r.byName[name] = s
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // listen takes records for d, or until enough reports true.
@@ -191,6 +205,9 @@ func (r *run) take(rec wire.Record) {
 	switch rec.Kind {
 	case wire.Frames:
 		s.message(rec)
+		if _, load, _ := wire.DecodeLoad(rec.Frames); load || s.Kind == fleet.LoadOnly {
+			return
+		}
 		steps := r.tracker.Push(rec)
 		for i := range steps {
 			s.step(&steps[i])
@@ -276,7 +293,7 @@ func (r *run) finish() {
 	}
 	for _, name := range r.tracker.Names() {
 		if st, ok := r.tracker.State(name); ok {
-			r.of(name).state(&st)
+			r.of(name).state(&st) // whose messages were taken
 		}
 	}
 	until := r.now()
@@ -284,7 +301,6 @@ func (r *run) finish() {
 	defer r.mu.Unlock()
 	for _, s := range r.seen {
 		s.waited = time.Duration(until - s.began)
-		_, address, _ := strings.Cut(s.Events, "://")
-		s.dialErr, s.dialled = r.dials[address]
+		s.dialErr, s.dialled = r.dials[s.dial()]
 	}
 }

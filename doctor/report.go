@@ -53,6 +53,9 @@ type Report struct {
 	Members []Member
 	// Fleet are the checks of all members together.
 	Fleet []Result
+	// Problems are what discovery could not find out, in a sentence each. Run
+	// leaves them to its caller.
+	Problems []string
 }
 
 // Count counts the results of a status.

@@ -89,6 +89,35 @@ type reading struct {
 // tapped reports whether the event socket is listened to.
 func (s *sight) tapped() bool { return s.Events != "" && s.addErr == nil }
 
+// isNATS reports whether it is a server with Dynamo's event plane.
+func (s *sight) isNATS() bool { return strings.HasPrefix(s.Events, "nats://") }
+
+// endpoint is where it is listened to. One that sends load alone can have the
+// name of a replica. All topics are wanted, so that a wrong filter shows: those
+// of the member are sorted out here. A NATS server has much else.
+func (s *sight) endpoint() tap.Endpoint {
+	ep := tap.Endpoint{Name: s.Name, Address: s.Events, Bind: s.Bind, Replay: s.Replay, User: s.User, Password: s.Password}
+	if s.Kind == fleet.LoadOnly {
+		ep.Name = wire.LoadName(ep.Name)
+	}
+	if s.isNATS() {
+		ep.Topics = s.Topics
+	}
+	return ep
+}
+
+// dial gives the address that is dialled for it.
+func (s *sight) dial() string {
+	_, address, _ := strings.Cut(s.Events, "://")
+	if s.isNATS() {
+		address = strings.TrimSuffix(address, "/")
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			address += ":4222"
+		}
+	}
+	return address
+}
+
 // host gives the name to look up, "" if there is none.
 func (s *sight) host() string {
 	rest, ok := strings.CutPrefix(s.Events, "tcp://")
@@ -111,7 +140,7 @@ func (s *sight) message(rec wire.Record) {
 	if shown := topic[:min(len(topic), maxShown)]; len(s.topics) < maxTopics && !slices.Contains(s.topics, shown) {
 		s.topics = append(s.topics, strings.Clone(shown))
 	}
-	wanted := len(s.Topics) == 0 || slices.ContainsFunc(s.Topics, func(prefix string) bool {
+	wanted := len(s.Topics) == 0 || s.isNATS() || slices.ContainsFunc(s.Topics, func(prefix string) bool {
 		return strings.HasPrefix(topic, prefix)
 	})
 	if !wanted {

@@ -21,16 +21,20 @@ type jsonReport struct {
 	Warnings int       `json:"warnings"`
 	Members  []Member  `json:"replicas"`
 	Fleet    []Result  `json:"fleet"`
+	Problems []string  `json:"problems"`
 }
 
 // JSON writes a report for programs.
 func JSON(w io.Writer, r *Report) error {
 	out := jsonReport{
 		Schema: Schema, At: r.At, Waited: r.Waited.Seconds(), Errors: r.Count(Error), Warnings: r.Count(Warning),
-		Members: r.Members, Fleet: r.Fleet,
+		Members: r.Members, Fleet: r.Fleet, Problems: r.Problems,
 	}
 	if out.Members == nil {
 		out.Members = []Member{}
+	}
+	if out.Problems == nil {
+		out.Problems = []string{}
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -49,6 +53,12 @@ func text(w io.Writer, r *Report, least Status) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s; listened for %s.\n\n", count(len(r.Members), "replica"),
 		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), seconds(r.Waited))
+	if len(r.Problems) > 0 {
+		b.WriteString("discovery\n")
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(&b, "  %-8s %s\n", "problem", wire.Printable(p))
+	}
 	for i := range r.Members {
 		m := &r.Members[i]
 		head := string(m.Replica)

@@ -40,13 +40,12 @@ ask. What is well is only counted: --verbose lists it.`,
 			if err := cfg.check(); err != nil {
 				return err
 			}
-			members, err := findMembers(cmd.Context(), cfg)
-			if len(members) == 0 {
-				var exit *exitError
-				if errors.As(err, &exit) {
-					return err
-				}
-				return inputError(err)
+			members, problems, err := findMembers(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			if len(members) == 0 && !asJSON {
+				return inputError(errors.Join(problems...))
 			}
 			report := doctor.Run(cmd.Context(), members, doctor.Options{
 				Tap: tap.Options{Replay: tap.ReplayOptions{Policy: cfg.Replay}}, Get: fleet.NewProber(fleet.Options{}).Probe, Wait: wait,
@@ -54,8 +53,8 @@ ask. What is well is only counted: --verbose lists it.`,
 			if cmd.Context().Err() != nil {
 				return cmd.Context().Err()
 			}
-			if err != nil {
-				err = inputError(err)
+			for _, p := range problems {
+				report.Problems = append(report.Problems, p.Error())
 			}
 			write := doctor.Text
 			switch {
@@ -67,10 +66,15 @@ ask. What is well is only counted: --verbose lists it.`,
 			if wrong := write(cmd.OutOrStdout(), &report); wrong != nil {
 				return first(wrong, nil)
 			}
-			if report.Count(doctor.Error) > 0 {
+			switch {
+			case len(members) == 0:
+				return inputError(errors.Join(problems...))
+			case report.Count(doctor.Error) > 0:
 				return &exitError{code: exitFindings}
+			case len(problems) > 0: // written already
+				return &exitError{code: exitInput}
 			}
-			return err
+			return nil
 		},
 	}
 	live.add(cmd)
@@ -80,15 +84,13 @@ ask. What is well is only counted: --verbose lists it.`,
 	return cmd
 }
 
-// findMembers looks around once. Members beside an error were found all the
-// same.
-func findMembers(ctx context.Context, cfg liveConfig) ([]fleet.Member, error) {
-	var members []fleet.Member
-	var problems []error
+// findMembers looks around once. The error is of the settings; problems are what
+// could not be found out.
+func findMembers(ctx context.Context, cfg liveConfig) (members []fleet.Member, problems []error, err error) {
 	if cfg.places() {
 		finder, err := fleet.NewFinder(cfg.Fleet, fleet.Options{})
 		if err != nil {
-			return nil, usageError("%w", err)
+			return nil, nil, usageError("%w", err)
 		}
 		members, problems = finder.Look(ctx)
 	}
@@ -98,5 +100,5 @@ func findMembers(ctx context.Context, cfg liveConfig) ([]fleet.Member, error) {
 	if len(members) == 0 && len(problems) == 0 {
 		problems = append(problems, errors.New("no replica was found"))
 	}
-	return members, errors.Join(problems...)
+	return members, problems, nil
 }

@@ -121,3 +121,41 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		}
 	})
 }
+
+// TestDoctorJSONOfFailedDiscovery: what cannot be found out is said in the JSON
+// that was asked for.
+func TestDoctorJSONOfFailedDiscovery(t *testing.T) {
+	t.Parallel()
+	empty := "--dynamo=" + t.TempDir()
+	for _, tt := range []struct {
+		name string
+		args []string
+		// replicas and errors are counted.
+		replicas, errors, code int
+	}{
+		{"nobody", []string{empty}, 0, 1, exitInput},
+		{"somebody", []string{empty, "--replica=r=tcp://127.0.0.1:1"}, 1, 2, exitFindings},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out, errs bytes.Buffer
+			args := append([]string{"doctor", "--json", "--for", "1s"}, tt.args...)
+			if code := run(context.Background(), args, strings.NewReader(""), &out, &errs); code != tt.code {
+				t.Errorf("exit code %d, want %d: %s", code, tt.code, errs.String())
+			}
+			var got struct {
+				Schema   string
+				Errors   int
+				Replicas []any
+				Problems []string
+			}
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+				t.Fatalf("%v in %s", err, out.String())
+			}
+			if got.Schema != "kvscope.doctor/1" || len(got.Replicas) != tt.replicas || got.Errors != tt.errors ||
+				len(got.Problems) != 1 || !strings.Contains(got.Problems[0], "it holds no folder v1") {
+				t.Errorf("wrote %s", out.String())
+			}
+		})
+	}
+}
