@@ -399,11 +399,14 @@ func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// redacted leaves a password out of a URL.
+// redacted leaves a password out of a URL, and a query, which can hold a token.
 func redacted(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
-	if at := strings.LastIndexByte(rest, '@'); ok && at >= 0 {
-		return scheme + "://" + rest[at+1:]
+	if !ok {
+		return url
 	}
-	return url
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		rest = rest[:end]
+	}
+	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }

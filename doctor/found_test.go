@@ -133,3 +133,17 @@ func TestProblemsAreWritten(t *testing.T) {
 		}
 	})
 }
+
+func TestRedacted(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"http://a:1/metrics":                   "http://a:1/metrics",
+		"http://u:s3cret@a/m?key=s3cret@b#x@y": "http://a/m",
+		"http://a?s3cret":                      "http://a",
+		"nothing":                              "nothing",
+	} {
+		if got := redacted(url); got != want {
+			t.Errorf("%q is shown as %q, want %q", url, got, want)
+		}
+	}
+}

@@ -23,8 +23,18 @@ func (s *Spec) check() error {
 			errs = append(errs, fmt.Errorf("%s[%d]: %w", list, i, err))
 		}
 	}
+	named := map[string]int{}
 	for i := range s.Replicas {
-		in("replicas", i, s.Replicas[i].check())
+		r := &s.Replicas[i]
+		if err := r.check(); err != nil {
+			in("replicas", i, err)
+			continue
+		}
+		if first, twice := named[r.name()]; twice {
+			in("replicas", i, fmt.Errorf("it is called %s, as replicas[%d] is: give each a name of its own, or leave one out", r.name(), first))
+			continue
+		}
+		named[r.name()] = i
 	}
 	for i := range s.DNS {
 		in("dns", i, s.DNS[i].check())

@@ -42,6 +42,11 @@ type description struct {
 // errSilent says that an HTTP server describes no event socket.
 var errSilent = errors.New("it does not say where its event socket is")
 
+// answerError is about what a server answered, and so not about reaching it.
+type answerError struct{ error }
+
+func (e answerError) Unwrap() error { return e.error }
+
 // descriptions are the pages where engines describe themselves, and who reads
 // them; the first that is there counts. A reader's errSilent passes on to the
 // next.
@@ -75,12 +80,12 @@ func (p *Prober) describe(ctx context.Context, base string) (description, error)
 			continue
 		}
 		if err != nil {
-			return description{}, fmt.Errorf("GET %s: %w", page.URL, err)
+			return description{}, answerError{fmt.Errorf("GET %s: %w", page.URL, err)}
 		}
 		desc.digest = sha256.Sum256(page.Body)
 		return desc, nil
 	}
-	return description{}, fmt.Errorf("%s: %w, as vLLM before 0.31 does not: give events, such as %s", u.Redacted(), errSilent, address{host: u.Hostname(), port: 5557})
+	return description{}, fmt.Errorf("%s: %w, as vLLM before 0.31 does not: give events, such as %s", shown(u), errSilent, address{host: u.Hostname(), port: 5557})
 }
 
 // lenientCount is a JSON number that is a count; anything else reads as 0,

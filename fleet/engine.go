@@ -47,8 +47,12 @@ func (e *engine) look(ctx context.Context, p *Prober) ([]Member, error) {
 	case err != nil:
 		problem := fmt.Sprintf("%v: start the engine, or correct its address", err)
 		var status *StatusError
-		if errors.As(err, &status) {
+		var answer answerError
+		switch {
+		case errors.As(err, &status):
 			problem = fmt.Sprintf("%v: it does not tell its event socket, so give events", err)
+		case errors.As(err, &answer):
+			problem = fmt.Sprintf("%v: give events, or the address of an engine", err)
 		}
 		return []Member{e.without(problem)}, err
 	}
@@ -248,14 +252,15 @@ func (e *engine) without(problem string) Member {
 // key tells engines apart from round to round.
 func (e *engine) key() string { return e.name() + " " + e.Engine + " " + e.Events }
 
-func (e *engine) name() string {
-	if e.Name != "" {
-		return e.Name
+// name is what a replica is called, by the place of its address unless told.
+func (r *Replica) name() string {
+	if r.Name != "" {
+		return r.Name
 	}
-	if u, err := url.Parse(e.Engine); err == nil && u.Host != "" {
+	if u, err := url.Parse(r.Engine); err == nil && u.Host != "" {
 		return u.Host
 	}
-	_, place, _ := strings.Cut(e.Events, "://")
+	_, place, _ := strings.Cut(r.Events, "://")
 	return place
 }
 

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -151,6 +152,8 @@ func TestSpecMistakes(t *testing.T) {
 		{"kubernetes without a service", fleet.Spec{Kubernetes: []fleet.Kubernetes{{}}}, "kubernetes[0]: give service"},
 		{"a service that is a path", fleet.Spec{Kubernetes: []fleet.Kubernetes{{Service: "a/b"}}}, `kubernetes[0]: service "a/b"`},
 		{"a namespace that is a path", fleet.Spec{Kubernetes: []fleet.Kubernetes{{Service: "a", Namespace: "../x"}}}, `namespace "../x"`},
+		{"a name twice", fleet.Spec{Replicas: []fleet.Replica{{Name: "a", Events: "tcp://h:1"}, {Events: "tcp://h:3"}, {Name: "a", Events: "tcp://h:2"}}}, "replicas[2]: it is called a, as replicas[0] is: give each a name of its own, or leave one out"},
+		{"an address twice", fleet.Spec{Replicas: []fleet.Replica{{Engine: "http://u:secret@h:1/a"}, {Engine: "http://h:1/b"}}}, "replicas[1]: it is called h:1, as replicas[0] is"},
 		{"too eager", fleet.Spec{Replicas: []fleet.Replica{{Events: "tcp://h:1"}}, Refresh: time.Millisecond}, "refresh 1ms: give 1s to 1h"},
 		{"too late", fleet.Spec{Replicas: []fleet.Replica{{Events: "tcp://h:1"}}, Refresh: 2 * time.Hour}, "refresh 2h0m0s: give 1s to 1h"},
 	}
@@ -262,13 +265,52 @@ func TestCachingOffKeeps(t *testing.T) {
 func TestNamesClash(t *testing.T) {
 	t.Parallel()
 	got, problems := lookAt(t, newWeb(nil),
-		fleet.Replica{Name: "a", Events: "tcp://h:1"},
-		fleet.Replica{Name: "a", Events: "tcp://h:1"}, // the same once more
-		fleet.Replica{Name: "a", Events: "tcp://h:2"},
+		fleet.Replica{Name: "a", Events: "tcp://h:1", Ranks: 2},
+		fleet.Replica{Name: "a/0", Events: "tcp://h:1"}, // the same once more
+		fleet.Replica{Name: "a/1", Events: "tcp://h:9"},
 	)
-	wantErrors(t, problems, `two replicas are called a, at "tcp://h:1" and, left out here, "tcp://h:2" (replicas[2]): give one of them another name`)
-	if len(got) != 1 || got[0].Events != "tcp://h:1" {
+	wantErrors(t, problems, `two replicas are called a/1, at "tcp://h:2" and, left out here, "tcp://h:9" (replicas[2]): give one of them another name`)
+	if len(got) != 2 || got[1].Events != "tcp://h:2" {
 		t.Errorf("members %+v", got)
+	}
+}
+
+// TestSecretsAreNotShown: a query can hold a token, as the password is one.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	const query = "?token=s3cret"
+	w := newWeb(map[string]string{
+		// These hosts are up.
+		"http://silent/": "", "http://odd/": "", "http://many/": "", "http://off/": "",
+		"http://u:pass@odd/kv_event_sources?token=s3cret": "[]",
+		"http://u:pass@off/server_info?token=s3cret":      `{"page_size":1}`,
+		"http://u:pass@many/server_info?token=s3cret":     sglangWith(`{"publisher":"zmq","endpoint_host":"*","endpoint_port_base":5557,"dp_size":100000}`),
+	})
+	var replicas []fleet.Replica
+	for _, host := range []string{"silent", "odd", "gone", "many", "off"} {
+		replicas = append(replicas, fleet.Replica{Engine: "http://u:pass@" + host + query})
+	}
+	got, problems := lookAt(t, w, replicas...)
+	for _, m := range got {
+		problems = append(problems, errors.New(m.Problem))
+	}
+	_, err := fleet.NewFinder(fleet.Spec{Replicas: []fleet.Replica{{Engine: "ftp://u:pass@h/?token=s3cret"}, {Metrics: "x?token=s3cret", Events: "tcp://a:1"}}}, fleet.Options{})
+	problems = append(problems, err)
+	page, err := fleet.NewProber(fleet.Options{Do: w.do}).Probe(t.Context(), "http://u:pass@gone/metrics?token=s3cret#frag")
+	problems = append(problems, err, errors.New(page.URL))
+	for _, text := range texts(problems) {
+		if strings.Contains(text, "s3cret") || strings.Contains(text, "pass") || strings.Contains(text, "frag") {
+			t.Errorf("shows a secret: %s", text)
+		}
+	}
+	if !strings.Contains(got[0].Problem, "http://u:xxxxx@silent: it does not say") || !strings.Contains(got[1].Problem, "/kv_event_sources: the answer is not vLLM's") {
+		t.Errorf("say %q, %q", got[0].Problem, got[1].Problem)
+	}
+	if want := "GET http://u:xxxxx@many/server_info: 100000 ranks: the limit is 1024: give events, or the address of an engine"; got[3].Problem != want {
+		t.Errorf("says %q, want %q", got[3].Problem, want)
+	}
+	if got[3].Metrics != "http://u:pass@many/metrics?token=s3cret" { // which is to be asked
+		t.Errorf("metrics at %s", got[3].Metrics)
 	}
 }
 

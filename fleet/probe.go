@@ -26,7 +26,8 @@ const (
 
 // Page is the answer to one GET.
 type Page struct {
-	// URL is what was asked, without a password.
+	// URL is what was asked, without a password and a query, which can hold a
+	// token.
 	URL    string
 	Status int
 	Body   []byte
@@ -91,7 +92,7 @@ func (p *Prober) get(ctx context.Context, do func(*http.Request) (*http.Response
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{URL: u.Redacted()}
+	page := Page{URL: shown(u)}
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
@@ -144,9 +145,16 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("not a URL: give http://host:port")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no address of an HTTP server: give http://host:port", u.Redacted())
+		return nil, fmt.Errorf("%q is no address of an HTTP server: give http://host:port", shown(u))
 	}
 	return u, nil
+}
+
+// shown writes a URL for people, without what can be a secret.
+func shown(u *url.URL) string {
+	without := *u
+	without.RawQuery, without.ForceQuery, without.Fragment, without.RawFragment = "", false, "", ""
+	return without.Redacted()
 }
 
 // cause leaves out what package net puts before an error: the URL, which the
