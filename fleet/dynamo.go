@@ -179,7 +179,7 @@ func (d *dynamoDir) member(kind Kind, c dynamoChannel) Member {
 		Kind: kind, Rank: -1, Found: d.found(),
 	}
 	if c.Transport.Kind != "Zmq" {
-		m.fail(fmt.Sprintf("its events go by %q, not by ZMQ sockets: start Dynamo with DYN_EVENT_PLANE=zmq, or use --from nats://host for NATS", c.Transport.Kind))
+		m.fail(fmt.Sprintf("its events go by %q, not by ZMQ sockets: start Dynamo with DYN_EVENT_PLANE=zmq, or give the server itself with --nats nats://host:port", c.Transport.Kind))
 		return m
 	}
 	a, err := parseAddress(c.Transport.Config.Endpoint)

@@ -181,7 +181,7 @@ func TestDynamoEntries(t *testing.T) {
 		{
 			name:  "on NATS",
 			files: map[string]string{"v1/event_channels/a": channel(255, "kv-events", "Nats", "")},
-			want:  []fleet.Member{{Name: "kv-events-ff", Kind: fleet.Plane, Rank: -1, Problem: `its events go by "Nats", not by ZMQ sockets: start Dynamo with DYN_EVENT_PLANE=zmq, or use --from nats://host for NATS`}},
+			want:  []fleet.Member{{Name: "kv-events-ff", Kind: fleet.Plane, Rank: -1, Problem: `its events go by "Nats", not by ZMQ sockets: start Dynamo with DYN_EVENT_PLANE=zmq, or give the server itself with --nats nats://host:port`}},
 		},
 		{
 			name:  "no address",

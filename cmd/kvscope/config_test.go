@@ -42,6 +42,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a port of an address", "replicas: [{events: 'tcp://a:65536'}]", `c:1: replicas[0].events: "tcp://a:65536": give a port from 1 to 65535`},
 		{"inproc", "replicas: [{events: 'inproc://a'}]", `c:1: replicas[0].events: "inproc://a" reaches only within the engine's own process: let it publish at tcp://*:5557`},
 		{"no URL", "replicas: [{engine: '10.0.0.5:8000'}]", "c:1: replicas[0].engine: give http://host:port"},
+		{"NATS over TLS", "nats: [{url: 'tls://u:secret@a'}]", "c:1: nats[0].url: kvscope speaks no TLS to NATS: give a listener of the server without it, nats://host:port"},
 		{"no NATS", "nats: [{url: 'http://a'}]", "c:1: nats[0].url: give nats://host:port"},
 		{"truth", "replicas: [{events: 'tcp://a:1', bind: yes}]", `c:1: replicas[0].bind: "yes": give true or false`},
 		{"a policy", "replay: {policy: always}", `c:1: replay.policy: replay policy "always": want never, gaps, recent, recent:N or full`},

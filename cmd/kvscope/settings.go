@@ -254,6 +254,8 @@ func (f *setting) check(s string) error {
 	switch {
 	case ok:
 		return nil
+	case f.kind == natsURL && strings.HasPrefix(s, "tls://"):
+		return errors.New("kvscope speaks no TLS to NATS: give a listener of the server without it, nats://host:port")
 	case f.kind == secret || f.kind == httpURL || f.kind == natsURL || int64(len(s)) > maxWord:
 		return fmt.Errorf("give %s", f.span())
 	case s == "":
@@ -268,7 +270,7 @@ func isURL(s string, k kind) bool {
 		return false
 	}
 	if k == natsURL {
-		return u.Scheme == "nats" || u.Scheme == "tls"
+		return u.Scheme == "nats"
 	}
 	return u.Scheme == "http" || u.Scheme == "https"
 }
