@@ -107,29 +107,50 @@ func TestReplayGoesOn(t *testing.T) {
 		asked  []uint64
 		want   string
 	}{
-		{"once", func(*peer) [][]reply { return [][]reply{{batches(0, 1), half}, {batches(2, 3), marker}} }, []uint64{0, 2},
-			`begin 0; replayed 0; replayed 1; replayed 2; replayed 3; end marker; end ""; `},
-		{"before anything came", func(*peer) [][]reply { return [][]reply{{hangUp}, {batch(0), marker}} }, []uint64{0, 0},
-			`begin 0; replayed 0; end marker; end ""; `},
-		{"without an end", func(*peer) [][]reply {
-			var script [][]reply
-			for seq := range uint64(20) {
-				script = append(script, []reply{batch(seq), hangUp})
-			}
-			return script
-		}, []uint64{0, 1, 2, 3, 4, 5, 6, 7},
+		{
+			"once", func(*peer) [][]reply { return [][]reply{{batches(0, 1), half}, {batches(2, 3), marker}} },
+			[]uint64{0, 2},
+			`begin 0; replayed 0; replayed 1; replayed 2; replayed 3; end marker; end ""; `,
+		},
+		{
+			"before anything came", func(*peer) [][]reply { return [][]reply{{hangUp}, {batch(0), marker}} },
+			[]uint64{0, 0},
+			`begin 0; replayed 0; end marker; end ""; `,
+		},
+		{
+			"without an end", func(*peer) [][]reply {
+				var script [][]reply
+				for seq := range uint64(20) {
+					script = append(script, []reply{batch(seq), hangUp})
+				}
+				return script
+			},
+			[]uint64{0, 1, 2, 3, 4, 5, 6, 7},
 			`begin 0; replayed 0; replayed 1; replayed 2; replayed 3; replayed 4; replayed 5; replayed 6; replayed 7; ` +
-				`end "the answer broke off before batch 8, and again after each of 8 requests"; `},
-		{"without progress", func(*peer) [][]reply { return [][]reply{{batch(0), hangUp}, {batch(0), hangUp}, {batch(1), marker}} }, []uint64{0, 1},
-			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `},
-		{"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), restarts(live), hangUp}, {batch(1), marker}} }, []uint64{0},
-			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `},
-		{"the process restarts later", func(live *peer) [][]reply {
-			return [][]reply{{batch(0), hangUp}, {batch(1), restarts(live), pause(time.Second), batch(2), marker}}
-		}, []uint64{0, 1},
-			`begin 0; replayed 0; replayed 1; end "the connection was lost before batch 2, and the live one meanwhile"; `},
-		{"what is no ZMTP", func(*peer) [][]reply { return [][]reply{{batch(0), raw([]byte{0xff, 0xff})}, {batch(1), marker}} }, []uint64{0},
-			`begin 0; replayed 0; end "the connection was lost before batch 1: malformed frame: flags 0xff"; `},
+				`end "the answer broke off before batch 8, and again after each of 8 requests"; `,
+		},
+		{
+			"without progress", func(*peer) [][]reply { return [][]reply{{batch(0), hangUp}, {batch(0), hangUp}, {batch(1), marker}} },
+			[]uint64{0, 1},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
+		},
+		{
+			"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), restarts(live), hangUp}, {batch(1), marker}} },
+			[]uint64{0},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
+		},
+		{
+			"the process restarts later", func(live *peer) [][]reply {
+				return [][]reply{{batch(0), hangUp}, {batch(1), restarts(live), pause(time.Second), batch(2), marker}}
+			},
+			[]uint64{0, 1},
+			`begin 0; replayed 0; replayed 1; end "the connection was lost before batch 2, and the live one meanwhile"; `,
+		},
+		{
+			"what is no ZMTP", func(*peer) [][]reply { return [][]reply{{batch(0), raw([]byte{0xff, 0xff})}, {batch(1), marker}} },
+			[]uint64{0},
+			`begin 0; replayed 0; end "the connection was lost before batch 1: malformed frame: flags 0xff"; `,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
