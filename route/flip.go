@@ -157,8 +157,7 @@ func (f *flipper) edit(at, what, far int, kind FlipKind, unit float64) {
 	})
 }
 
-// loads makes the best busier and those behind them less so. Tokens count by the
-// block.
+// loads makes each of them busier and less so. Tokens count by the block.
 func (f *flipper) loads() {
 	const most = 1 << 40
 	for _, what := range []int{fieldPrefill, fieldBlocks, fieldRequests} {
@@ -166,22 +165,20 @@ func (f *flipper) loads() {
 		if what == fieldPrefill {
 			unit = float64(f.in.req.BlockSize)
 		}
-		for _, at := range f.was[:min(len(f.was), flipReach)] {
+		for _, at := range slices.Concat(f.was[:min(len(f.was), flipReach)], f.near) {
 			f.edit(at, what, most, FlipLoad, unit)
-		}
-		for _, at := range f.near {
 			f.edit(at, what, 0, FlipLoad, unit)
 		}
 	}
 }
 
 // blocks evicts one block of the best, which cuts their match off there, and
-// stores the next one of those behind them.
+// stores the next one of any of them.
 func (f *flipper) blocks() {
 	for _, at := range f.was[:min(len(f.was), flipReach)] {
 		f.edit(at, fieldMatch, 0, FlipBlock, 1)
 	}
-	for _, at := range f.near {
+	for _, at := range slices.Concat(f.was[:min(len(f.was), flipReach)], f.near) {
 		if n := f.in.cands[f.in.eligible[at]].matched() + 1; n <= f.in.req.Blocks() {
 			f.edit(at, fieldMatch, n, FlipBlock, 1)
 		}
@@ -244,7 +241,7 @@ func (f *flipper) weight(at int, from, way, low, high float64, whole bool) (floa
 			near = mid
 		}
 	}
-	// The shortest number not much beyond the edge.
+	// The shortest number not far beyond the edge.
 	for decimals := range 10 {
 		unit := math.Pow10(-decimals)
 		to := math.Ceil(far/unit) * unit
@@ -255,8 +252,7 @@ func (f *flipper) weight(at int, from, way, low, high float64, whole bool) (floa
 		if err != nil || to < low || to > high {
 			continue
 		}
-		tight := math.Abs(to-from) <= 1.05*math.Abs(far-from)
-		if (tight || whole) && try(to) {
+		if (math.Abs(to-far) <= scale/100 || whole) && try(to) {
 			return to, true
 		}
 		if whole {

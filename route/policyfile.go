@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -48,8 +49,13 @@ func ReadPolicyFile(text []byte, pool Pool, origin string) (p *Policy, settings 
 	var f policyFile
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
-		return fail(errors.New(wire.Printable(err.Error())))
+	switch err := dec.Decode(&f); {
+	case errors.Is(err, io.EOF):
+		return fail(errors.New("it is empty: it needs worker_selection or the classes of queues"))
+	case err != nil:
+		// The library's words, without the name of our type.
+		says, _, _ := strings.Cut(err.Error(), " in type ")
+		return fail(errors.New(wire.Printable(strings.TrimPrefix(says, "yaml: unmarshal errors:\n  "))))
 	}
 	use := map[Pool]string{Prefill: f.Selection.Prefill, Decode: f.Selection.Decode}[pool]
 	if pool == Aggregated || pool == Encode {
