@@ -203,13 +203,6 @@ func (p *Policy) names() string {
 	return strings.Join(out, ", ")
 }
 
-// with gives a copy with one number changed by hand.
-func (c *Config) with(at int, num float64) *Config {
-	out := Config{policy: c.policy, values: slices.Clone(c.values)}
-	out.values[at] = value{text: text(num), num: num, origin: "set"}
-	return &out
-}
-
 // text writes a number so that it is read as the same again.
 func text(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 

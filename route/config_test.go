@@ -280,3 +280,24 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPolicyFile: what is read can be configured with, or is refused in words.
+func FuzzPolicyFile(f *testing.F) {
+	f.Add([]byte("worker_selection: {aggregated: x, instances: [{name: x, type: default, parameters: {router_temperature: 1}}]}"), uint8(0))
+	f.Add([]byte("a: &a [*a]"), uint8(1))
+	f.Fuzz(func(t *testing.T, text []byte, pool uint8) {
+		p, settings, err := ReadPolicyFile(text, Pool(pool), "p")
+		if (p == nil) == (err == nil) {
+			t.Fatalf("%v %v", p, err)
+		}
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "the policy file p: ") || strings.ContainsAny(err.Error(), "\n\x1b") {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		if c, err := p.Configure(Sources{File: settings}); err == nil {
+			Flips(&c, &Request{Tokens: 32, BlockSize: 16}, []Candidate{{Replica: "a"}, {Replica: "b"}})
+		}
+	})
+}

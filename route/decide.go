@@ -104,10 +104,10 @@ func (in *input) uniform(p []float64) {
 // best gives the lowest key, and how many have it.
 func (in *input) best() (best key, ties int) {
 	for i, k := range in.keys {
-		switch c := k.compare(best); {
-		case i == 0 || c < 0:
+		switch {
+		case i == 0 || k.cost < best.cost || k.cost == best.cost && k.then < best.then:
 			best, ties = k, 1
-		case c == 0:
+		case k == best:
 			ties++
 		}
 	}

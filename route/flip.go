@@ -46,7 +46,8 @@ func Flips(cfg *Config, req *Request, cands []Candidate) []Flip {
 	if check(req, cands) != nil {
 		return nil
 	}
-	f := flipper{in: newInput(cfg, req, slices.Clone(cands))}
+	own := Config{policy: cfg.policy, values: slices.Clone(cfg.values)}
+	f := flipper{in: newInput(&own, req, slices.Clone(cands))}
 	if len(f.in.eligible) < 2 {
 		return nil
 	}
@@ -64,7 +65,8 @@ func Flips(cfg *Config, req *Request, cands []Candidate) []Flip {
 	return out
 }
 
-// flipper searches on a copy of the candidates, which it changes and restores.
+// flipper searches on copies of the configuration and the candidates, which it
+// changes and restores.
 type flipper struct {
 	in *input
 	// was holds the positions, among the eligible, of those that are best, and
@@ -204,7 +206,6 @@ func (f *flipper) weights() {
 			}
 		}
 	}
-	f.in.cfg = cfg
 }
 
 // The steps by which weights are tried.
@@ -214,10 +215,10 @@ const (
 )
 
 func (f *flipper) weight(at int, from, way, low, high float64, whole bool) (float64, bool) {
-	base := f.in.cfg
-	defer func() { f.in.cfg = base }()
+	was := f.in.cfg.values[at]
+	defer func() { f.in.cfg.values[at] = was }()
 	try := func(to float64) bool {
-		f.in.cfg = base.with(at, to)
+		f.in.cfg.values[at] = value{text: "set", num: to}
 		return f.flipped()
 	}
 	scale := max(1, from)

@@ -99,7 +99,7 @@ func TestFlipsAreSmallest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, req, cands := question(t, "dynamo", "least-loaded")
 		if cfg.policy.Name == "dynamo" {
-			cfg = cfg.with(dynDecay, 0)
+			cfg.values[dynDecay].num = 0
 		}
 		was := best(t, cfg, req, cands)
 		flips := Flips(cfg, req, cands)

@@ -11,7 +11,7 @@ type Policy struct {
 	Name string
 	// Rule is the rule in one line.
 	Rule string
-	// Settings are what it can be configured with.
+	// settings are what it can be configured with.
 	settings []setting
 	// affinity says that an eligible candidate that a session went to before is
 	// the only one looked at.
