@@ -6,6 +6,7 @@ FUZZTIME ?= 10s
 
 # How long the soak runs, and a Python with pyzmq as its peer, if there is one.
 SOAK           ?= 5m
+SOAKFLAGS      ?=
 KVSCOPE_PYTHON ?=
 
 GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
@@ -54,7 +55,7 @@ fuzz: ## every fuzz target of every package, FUZZTIME each
 
 soak: build ## the tap under load beside pyzmq, and a recorder that is killed: SOAK long
 	$(GO) build -o bin/soak ./cmd/soak
-	bin/soak -duration $(SOAK) -python "$(KVSCOPE_PYTHON)"
+	bin/soak -duration $(SOAK) -python "$(KVSCOPE_PYTHON)" $(SOAKFLAGS)
 
 bench: ## all benchmarks
 	$(GO) test -run='^$$' -bench=. -benchmem ./...

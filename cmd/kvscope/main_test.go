@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 // TestScripts drives the program as a user would.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts a hundred programs, each slow under the race detector; what runs at once in them has tests of its own")
+	}
 	fixtures, err := filepath.Abs("../../fixtures")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ func main() {
 		replicas = flag.Int("replicas", 64, "simulated replicas")
 		rate     = flag.Int("rate", 5000, "batches a second, of all replicas together")
 		duration = flag.Duration("duration", 5*time.Minute, "how long the soak runs")
+		search   = flag.Bool("search", true, "look for the highest rates afterwards")
 		step     = flag.Duration("step", 5*time.Second, "how long each rate of the search is tried")
 		python   = flag.String("python", "python3", "a Python with pyzmq; empty to leave the peer out")
 		kvscope  = flag.String("kvscope", "bin/kvscope", "the program that records")
@@ -33,7 +34,7 @@ func main() {
 		err = listen(*index, os.Stdin, os.Stdout)
 	default:
 		s := soak{replicas: *replicas, rate: *rate, duration: *duration, step: *step, python: *python, kvscope: *kvscope}
-		err = s.run()
+		err = s.run(*search)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
