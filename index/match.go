@@ -65,8 +65,8 @@ type shape struct {
 
 // shaped is a prompt cut that way.
 type shaped struct {
-	locals []uint64
-	chains map[blockhash.Recipe][]blockhash.Link
+	locals, sequence []uint64
+	chains           map[blockhash.Recipe][]blockhash.Link
 }
 
 // NewPrompt prepares a query.
@@ -83,9 +83,18 @@ func (p *Prompt) cut(s shape) *shaped {
 		_, mm[i] = blockhash.Content(e, p.LoRA, i == 0)
 	}
 	c := &shaped{chains: map[blockhash.Recipe][]blockhash.Link{}}
-	c.locals, _ = blockhash.Rolling(p.Tokens, s.size, s.bigram, p.namespace(), mm)
+	c.locals, c.sequence = blockhash.Rolling(p.Tokens, s.size, s.bigram, p.namespace(), mm)
 	p.shapes[s] = c
 	return c
+}
+
+// Sequence gives the sequence hashes of the prompt's full blocks. The slice stays
+// the Prompt's.
+func (p *Prompt) Sequence(size int, bigram bool) []uint64 {
+	if size <= 0 {
+		return nil
+	}
+	return p.cut(shape{size, bigram}).sequence
 }
 
 // Match says what every replica of the prompt's model holds of it. The

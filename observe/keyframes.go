@@ -70,6 +70,7 @@ func (k *keyframes) before(pos int) (keyframe, bool) {
 func (o *Observer) clone() *Observer {
 	c := *o
 	c.tracker, c.idx = o.tracker.Clone(), o.idx.Clone()
+	c.loads = o.loads.Clone()
 	c.models = maps.Clone(o.models)
 	c.tape = o.tape.clone()
 	c.auditor = nil

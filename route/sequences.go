@@ -2,6 +2,7 @@ package route
 
 import (
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/kvscope/kvscope/wire"
@@ -27,9 +28,16 @@ const (
 	dynamoScan  = 30 * second
 )
 
+// PlaneBooking gives the rules by which to book what Dynamo's event plane tells:
+// a router that does not track something does not tell of it either.
+func PlaneBooking() Rules {
+	return Rules{Blocks: true, Prefill: true, Reuse: true, Expiry: dynamoStale, Scan: dynamoScan}
+}
+
 // Booking gives the rules by which a configured Dynamo router books.
 func (c *Config) Booking(blockSize int) Rules {
-	r := Rules{BlockSize: blockSize, Blocks: true, Prefill: true, Reuse: true, Expiry: dynamoStale, Scan: dynamoScan}
+	r := PlaneBooking()
+	r.BlockSize = blockSize
 	if c.policy.rank == nil || c.policy.setting(dynamoSettings[dynTrackBlocks].name) != dynTrackBlocks {
 		return r
 	}
@@ -97,6 +105,28 @@ type held struct {
 // NewSequences makes an empty book.
 func NewSequences(rules Rules) *Sequences {
 	return &Sequences{rules: rules, requests: map[string]*booked{}, replicas: map[wire.Replica]*book{}}
+}
+
+// Clone copies a book, so that each copy can go its own way.
+func (s *Sequences) Clone() *Sequences {
+	c := *s
+	c.requests = make(map[string]*booked, len(s.requests))
+	for id, r := range s.requests {
+		own := *r
+		own.output = slices.Clone(r.output)
+		c.requests[id] = &own
+	}
+	c.replicas = make(map[wire.Replica]*book, len(s.replicas))
+	for name, b := range s.replicas {
+		own := *b
+		own.blocks = make(map[uint64]*held, len(b.blocks))
+		for h, x := range b.blocks {
+			held := *x
+			own.blocks[h] = &held
+		}
+		c.replicas[name] = &own
+	}
+	return &c
 }
 
 // Apply books an event of Dynamo's event plane, as received at a moment.
