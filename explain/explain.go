@@ -18,7 +18,10 @@ type Query struct {
 	// Model limits the candidates to its replicas. It may be empty where all
 	// serve the same.
 	Model, LoRA, Salt string
-	Config            *route.Config
+	// BlockSize is the router's, and that of replicas that do not tell theirs; 0
+	// takes what most replicas have.
+	BlockSize int
+	Config    *route.Config
 	Pool              route.Pool
 	// Edits are made in their order, each as of route.Edit.
 	Edits []Edit
@@ -89,8 +92,9 @@ type Candidate struct {
 	// CachedTokens is what the engine would report as cached.
 	CachedTokens int
 	// WaitMS is the time for prompt tokens that others have yet to compute there,
-	// and PrefillMS that for the rest of this prompt; both 0 without a rate.
+	// and PrefillMS that for the rest of this prompt, where Timed: with a rate.
 	WaitMS, PrefillMS float64
+	Timed             bool
 	Load              Load
 	Note              string
 }
@@ -102,7 +106,10 @@ type Divergence struct {
 	Lost int
 }
 
-// Candidates answers a query.
+// ErrNobody says that nobody is known yet to whom a prompt could go.
+var ErrNobody = errors.New("there is no candidate yet")
+
+// Candidates answers a query. An error that is not ErrNobody is the query's.
 func Candidates(f Fleet, q Query) (*Answer, error) {
 	switch {
 	case len(q.Tokens) == 0:
@@ -116,13 +123,13 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 	}
 	a := &Answer{Now: f.Now, Tokens: len(q.Tokens), Model: model}
 	prompt := index.NewPrompt(index.Query{Model: model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt})
-	cands := f.candidates(model, prompt)
+	cands := f.candidates(model, prompt, q.BlockSize)
 	if len(cands) == 0 {
-		return nil, errors.New("no replica has been seen that the prompt could go to")
+		return nil, fmt.Errorf("%w: no replica has been seen that serves the model", ErrNobody)
 	}
 	req := route.Request{Tokens: len(q.Tokens), Pool: q.Pool}
-	if req.BlockSize, req.Bigram = f.blocks(cands); req.BlockSize == 0 {
-		return nil, errors.New("no replica has said its block size yet: wait for its first cache event, or let its metrics be read")
+	if req.BlockSize, req.Bigram = form(cands, q.BlockSize); req.BlockSize == 0 {
+		return nil, fmt.Errorf("%w: no replica has said its block size: give it, or wait for a cache event", ErrNobody)
 	}
 	a.BlockSize, a.Blocks = req.BlockSize, req.Blocks()
 	sequence := prompt.Sequence(req.BlockSize, req.Bigram)
@@ -176,7 +183,12 @@ type candidate struct {
 
 // candidates are the replicas of a model, those of which no event came included:
 // a router chooses them as well.
-func (f *Fleet) candidates(model string, prompt *index.Prompt) []candidate {
+func (f *Fleet) candidates(model string, prompt *index.Prompt, blockSize int) []candidate {
+	for i := range f.Replicas {
+		if name := f.Replicas[i].Name; blockSize > 0 && f.Index.Stats(name).BlockSize == 0 {
+			f.Index.SetBlockSize(name, blockSize)
+		}
+	}
 	matches := map[wire.Replica]index.Match{}
 	for _, m := range f.Index.Match(prompt) {
 		matches[m.Replica] = m
@@ -191,18 +203,18 @@ func (f *Fleet) candidates(model string, prompt *index.Prompt) []candidate {
 	return out
 }
 
-// blocks is how the router cuts prompts: as most replicas do, since a router
-// takes the block size from the model's card.
-func (f *Fleet) blocks(cands []candidate) (size int, bigram bool) {
+// form is how the router cuts prompts: as most replicas do, since a router takes
+// the block size from the model's card, unless a size is given.
+func form(cands []candidate, size int) (int, bool) {
 	type form struct {
 		size   int
 		bigram bool
 	}
 	count := map[form]int{}
-	var best form
+	best := form{size: size}
 	for i := range cands {
 		s := form{cands[i].stats.BlockSize, cands[i].stats.Bigram}
-		if s.size <= 0 {
+		if s.size <= 0 || size > 0 && s.size != size {
 			continue
 		}
 		if count[s]++; count[s] > count[best] || count[s] == count[best] && s.size < best.size {
@@ -291,6 +303,7 @@ func (c *candidate) scored(s route.Scored, given, edited *route.Candidate, req *
 		}
 	}
 	if rate := q.PrefillRate; rate > 0 {
+		out.Timed = true
 		out.WaitMS = float64(edited.Load.PrefillTokens) / rate * 1e3
 		out.PrefillMS = float64(max(0, req.Tokens-out.CachedTokens)) / rate * 1e3
 	}

@@ -86,6 +86,9 @@ func (l *Loads) Clone() *Loads {
 	return &c
 }
 
+// Size is about how much memory the book takes, in bytes.
+func (l *Loads) Size() int { return l.book.Size() }
+
 // Push books a message of the plane, and reports whether it was one of bookings.
 // It notes the links of those who send such messages.
 func (l *Loads) Push(rec wire.Record) bool {

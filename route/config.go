@@ -142,13 +142,14 @@ type Sources struct {
 	Set []Setting
 }
 
-const originDefault = "default"
+// OriginDefault is the origin of values that nobody gave.
+const OriginDefault = "default"
 
 // Configure joins settings from all sources.
 func (p *Policy) Configure(from Sources) (Config, error) {
 	c := Config{policy: p, values: make([]value, len(p.settings))}
 	for i := range p.settings {
-		v, err := p.settings[i].read(p.settings[i].def, originDefault)
+		v, err := p.settings[i].read(p.settings[i].def, OriginDefault)
 		if err != nil {
 			return Config{}, err
 		}

@@ -12,7 +12,7 @@ import (
 func origins(c *Config) []string {
 	var out []string
 	for _, s := range c.Settings() {
-		if s.Origin != originDefault {
+		if s.Origin != OriginDefault {
 			out = append(out, fmt.Sprintf("%s=%s (%s)", s.Name, s.Value, s.Origin))
 		}
 	}

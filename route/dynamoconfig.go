@@ -118,7 +118,7 @@ func finishDynamo(c *Config) {
 		return
 	}
 	by := map[string]float64{"none": 0, "hicache": 0.5}[c.values[dynSharedType].text]
-	c.imply(dynShared, text(by), originDefault)
+	c.imply(dynShared, text(by), OriginDefault)
 }
 
 // imply sets a value that another one implies. They are all of the tables here,

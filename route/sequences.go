@@ -129,6 +129,12 @@ func (s *Sequences) Clone() *Sequences {
 	return &c
 }
 
+// Size is about how much memory the book takes, in bytes.
+func (s *Sequences) Size() int {
+	const request, block = 256, 64 // with what the maps take
+	return request*len(s.requests) + block*s.blocks
+}
+
 // Apply books an event of Dynamo's event plane, as received at a moment.
 func (s *Sequences) Apply(at wire.Time, a *wire.Activity) {
 	switch a.Kind {
