@@ -266,7 +266,7 @@ func (x *Index) leap(m *matcher) {
 			continue
 		}
 		on := 0
-		for k := x.nodes[m.path[mid]].first; k != noSlot; k = x.slots[k].next {
+		for k := x.nodes[m.path[mid]].first; k != noSlot && on < p.replicas; k = x.slots[k].next {
 			s := &x.slots[k]
 			st := &m.state[s.rep]
 			if r := x.byID[s.rep]; st.in && st.low == p.low && s.whole(r) {
