@@ -333,7 +333,7 @@ func (a *Answer) note(cands []candidate, q Query) {
 			stale++
 		}
 	}
-	say(unknown > 0, "the load of %s is unknown and counts as 0", plural(unknown, "candidate"))
+	say(unknown > 0, "the load of %s is unknown and counts as 0: let metrics be read, or give it by hand", plural(unknown, "candidate"))
 	say(stale > 0, "the load of %s is stale", plural(stale, "candidate"))
 	if q.Page != nil {
 		mine := 0

@@ -39,15 +39,22 @@ func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
 
 // verdict is the first line: where it goes and why.
 func verdict(a *explain.Answer) string {
-	switch n := len(a.Choice); {
-	case n == 0:
+	why := "all that are eligible are equal"
+	switch {
+	case len(a.Choice) == 0:
 		return "It goes nowhere: " + a.Why + "."
-	case n == 1:
-		return fmt.Sprintf("It goes to %s: %s.", name(a.Choice[0]), a.Why)
-	case n == len(a.Best):
-		return fmt.Sprintf("It goes to any of %s, which tie: %s.", names(a.Choice), a.Why)
+	case a.Deciding != "":
+		why = fmt.Sprintf("before %s by %s (%s)", name(a.Against), a.Deciding, number(a.Margin))
+	case len(a.Choice) == 1:
+		why = "it alone is eligible"
 	}
-	return fmt.Sprintf("It is drawn, most likely to %s: %s.", name(a.Choice[0]), a.Why)
+	switch n := len(a.Choice); {
+	case n == 1:
+		return fmt.Sprintf("It goes to %s, %s.", name(a.Choice[0]), why)
+	case n == len(a.Best):
+		return fmt.Sprintf("It goes to any of %s, which tie: %s.", names(a.Choice), why)
+	}
+	return fmt.Sprintf("It is drawn, most likely to go to %s, %s.", name(a.Choice[0]), why)
 }
 
 // names lists some replicas.
@@ -216,7 +223,7 @@ func candidateNotes(b *strings.Builder, a *explain.Answer) {
 		}
 	}
 	for _, words := range order {
-		fmt.Fprintf(b, "%s: %s.\n", names(who[words]), wire.Printable(words))
+		fmt.Fprintf(b, "%s: %s\n", names(who[words]), wire.Printable(words))
 	}
 }
 
