@@ -22,7 +22,7 @@ type Query struct {
 	// takes what most replicas have.
 	BlockSize int
 	Config    *route.Config
-	Pool              route.Pool
+	Pool      route.Pool
 	// Edits are made in their order, each as of route.Edit.
 	Edits []Edit
 	// Page is what the router's own metrics page says of loads, nil without one.

@@ -162,39 +162,48 @@ func TestLoadSources(t *testing.T) {
 		want string
 	}{
 		"metrics": {
-			Replica{Load: engine, Capacity: 400}, nil, 101 * second,
+			Replica{Load: engine, Capacity: 400},
+			nil, 101 * second,
 			`known 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens`,
 		},
 		"without a capacity": {
-			Replica{Load: engine}, nil, 101 * second,
+			Replica{Load: engine},
+			nil, 101 * second,
 			`known 0/0/0 of 5 from "the engine's metrics" without active_prefill_tokens,active_decode_blocks`,
 		},
 		"old metrics": {
-			Replica{Load: engine, Capacity: 400}, nil, 111 * second,
+			Replica{Load: engine, Capacity: 400},
+			nil, 111 * second,
 			`stale 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens`,
 		},
 		"Dynamo's page": {
-			Replica{}, page(100*second, "r", 320, 21, -1), 101 * second,
+			Replica{},
+			page(100*second, "r", 320, 21, -1), 101 * second,
 			`known 320/21/0 of 0 from "the router's metrics" without active_requests`,
 		},
 		"both": {
-			Replica{Load: engine, Capacity: 400}, page(101*second, "r", 320, 21, -1), 101 * second,
+			Replica{Load: engine, Capacity: 400},
+			page(101*second, "r", 320, 21, -1), 101 * second,
 			`known 320/21/0 of 5 from "the router's metrics and the engine's metrics" without `,
 		},
 		"an old page": {
-			Replica{Load: engine, Capacity: 400}, page(80*second, "r", 320, 21, 2), 101 * second,
+			Replica{Load: engine, Capacity: 400},
+			page(80*second, "r", 320, 21, 2), 101 * second,
 			`stale 320/21/0 of 2 from "the router's metrics" without `,
 		},
 		"a page of unknown age": {
-			Replica{}, page(0, "r", 320, 21, 2), 101 * second,
+			Replica{},
+			page(0, "r", 320, 21, 2), 101 * second,
 			`known 320/21/0 of 2 from "the router's metrics" without `,
 		},
 		"a page of others": {
-			Replica{}, page(100*second, "s", 320, 21, 2), 101 * second,
+			Replica{},
+			page(100*second, "s", 320, 21, 2), 101 * second,
 			`unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests`,
 		},
 		"beyond all numbers": {
-			Replica{}, page(100*second, "r", 1e300, 1, 1), 101 * second,
+			Replica{},
+			page(100*second, "r", 1e300, 1, 1), 101 * second,
 			`known 2147483647/1/0 of 1 from "the router's metrics" without `,
 		},
 	} {

@@ -95,7 +95,7 @@ func (f *explainFlags) query(cmd *cobra.Command, args []string, in *input) (expl
 	fail := func(format string, args ...any) (explain.Query, error) {
 		return explain.Query{}, usageError(format, args...)
 	}
-	if !(f.rate >= 0 && f.rate <= 1e12) {
+	if f.rate != 0 && !(f.rate >= 1e-3 && f.rate <= 1e12) {
 		return fail("--prefill-rate %v: give tokens in a second, such as 12000", f.rate)
 	}
 	if f.blockSize < 0 {

@@ -81,11 +81,13 @@ func TestRouterPages(t *testing.T) {
 		"Dynamo": {
 			`dynamo_frontend_worker_active_decode_blocks{worker_id="7",dp_rank="1"} 12` + "\n" +
 				`dynamo_frontend_worker_active_prefill_tokens{worker_id="7",dp_rank="1"} 300` + "\n",
-			[]explain.WorkerLoad{{Replica: "7/1", PrefillTokens: 300, Blocks: 12, Requests: -1}}, "",
+			[]explain.WorkerLoad{{Replica: "7/1", PrefillTokens: 300, Blocks: 12, Requests: -1}},
+			"",
 		},
 		"SGLang": {
 			`smg_worker_requests_active{worker="http://10.0.0.5:30000"} 3` + "\n",
-			[]explain.WorkerLoad{{Replica: "10.0.0.5:30000", PrefillTokens: -1, Blocks: -1, Requests: 3}}, "",
+			[]explain.WorkerLoad{{Replica: "10.0.0.5:30000", PrefillTokens: -1, Blocks: -1, Requests: 3}},
+			"",
 		},
 		"an engine's": {`vllm:num_requests_running 1` + "\n", nil, "no metric of a router"},
 	} {
