@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -85,7 +86,7 @@ func (v *whatIf) noAnswer(s *scene) string {
 // paste asks about a pasted text. It is read in the command, because a big one
 // takes a while.
 func (v *whatIf) paste(s *scene, text string) effect {
-	return v.ask(s, false, func() ([]wire.Token, string, error) { return parseTokens(text) })
+	return v.ask(s, false, func() ([]wire.Token, string, error) { return explain.ParseTokens(text) })
 }
 
 // ask asks the feed about the prompt that read gives.
