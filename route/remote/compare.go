@@ -145,16 +145,25 @@ func explain(q *Question, a *Answer, c *Comparison) string {
 			return t.says
 		}
 	}
-	var unknown []string
+	if told := listed(c.Differences, "event"); told != "" {
+		return "neither what was known before they were asked nor what is known now explains it: ask again (" + told + ")"
+	}
+	var unsure []string
+	busy := false
 	for i := range q.Candidates {
-		if l := q.Candidates[i].Load.State; l != route.LoadKnown {
-			unknown = append(unknown, fmt.Sprintf("%s (%s)", printable(q.Candidates[i].Replica), l))
+		l := &q.Candidates[i].Load
+		if l.State != route.LoadKnown {
+			unsure = append(unsure, fmt.Sprintf("%s (%s)", printable(q.Candidates[i].Replica), l.State))
 		}
+		busy = busy || l.PrefillTokens > 0 || l.Blocks > 0 || l.Requests > 0
 	}
-	if unknown != nil && a.Loads == nil {
-		return "the loads of these are not known here, and theirs were not asked for: " + strings.Join(unknown, ", ")
+	switch {
+	case a.Loads == nil && unsure != nil:
+		return "the loads of these are not sure here, and theirs were not asked for: " + strings.Join(unsure, ", ")
+	case a.Loads == nil && busy:
+		return "theirs were not asked for, but loads may differ: those of metrics come late, and do not tell which of the prompt's blocks are active"
 	}
-	return "nothing that was compared explains it, so its settings may be others: give its flags, variables or policy file"
+	return "nothing that was compared explains it, so the settings may differ: give its flags, variables or policy file"
 }
 
 func promptDifferences(q *Question, a *Answer) []Difference {
