@@ -46,8 +46,7 @@ func New(opt Options) *Client {
 			Transport: &http.Transport{
 				DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 				TLSHandshakeTimeout:    5 * time.Second,
-				MaxIdleConnsPerHost:    1,
-				IdleConnTimeout:        30 * time.Second,
+				DisableKeepAlives:      true, // questions are few
 				MaxResponseHeaderBytes: 64 << 10,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
