@@ -188,11 +188,13 @@ func TestCompare(t *testing.T) {
 			[]string{"5 blocks on 7/0"},
 		},
 		{
-			"a restless fleet", []route.Candidate{cand("7/0", 3, 0), cand("8/0", 6, 0)},
+			"a restless fleet",
+			[]route.Candidate{cand("7/0", 3, 0), cand("8/0", 6, 0)},
 			func(q *remote.Question) {
 				q.After = []route.Candidate{cand("7/0", 3, 0), cand("8/0", 5, 1), cand("9/0", 0, 9)}
 			},
-			remote.Answer{Choice: chose("7/0")}, false,
+			remote.Answer{Choice: chose("7/0")},
+			false,
 			"they chose 7/0, here it would be 8/0: neither what was known before they were asked nor what is known now explains it: ask again (" +
 				"5 blocks on 8/0, device, now, 6 before; 0 tokens to compute, 1 block and 0 requests against 8/0 now, " +
 				"0 tokens to compute, 0 blocks and 0 requests before; 9/0 has come)",
