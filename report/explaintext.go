@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -18,7 +17,7 @@ import (
 func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
-	fmt.Fprintf(&b, "%s\n", verdict(a))
+	fmt.Fprintf(&b, "%s\n", a.Verdict())
 	model := ""
 	if a.Model != "" {
 		model = ", model " + wire.Printable(a.Model)
@@ -35,39 +34,6 @@ func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// verdict is the first line: where it goes and why.
-func verdict(a *explain.Answer) string {
-	why := "all that are eligible are equal"
-	switch {
-	case len(a.Choice) == 0:
-		return "It goes nowhere: " + a.Why + "."
-	case a.Deciding != "":
-		why = fmt.Sprintf("before %s by %s (%s)", name(a.Against), a.Deciding, number(a.Margin))
-	case len(a.Choice) == 1:
-		why = "it alone is eligible"
-	}
-	switch n := len(a.Choice); {
-	case n == 1:
-		return fmt.Sprintf("It goes to %s, %s.", name(a.Choice[0]), why)
-	case n == len(a.Best):
-		return fmt.Sprintf("It goes to any of %s, which tie: %s.", names(a.Choice), why)
-	}
-	return fmt.Sprintf("It is drawn, most likely to go to %s, %s.", name(a.Choice[0]), why)
-}
-
-// names lists some replicas.
-func names(all []wire.Replica) string {
-	const most = 8
-	out := make([]string, 0, most)
-	for i, r := range all {
-		if i == most {
-			return strings.Join(out, ", ") + fmt.Sprintf(" and %d more", len(all)-most)
-		}
-		out = append(out, name(r))
-	}
-	return strings.Join(out, ", ")
 }
 
 // candidateColumn is a column of the table of candidates. Those that no candidate
@@ -88,7 +54,7 @@ func candidateTable(b *strings.Builder, a *explain.Answer) {
 			if c.Rank == 0 {
 				return "out"
 			}
-			return number(c.Cost)
+			return explain.Number(c.Cost)
 		}},
 		{"chance", func(c *explain.Candidate) string {
 			if c.Probability == 0 {
@@ -134,31 +100,16 @@ func candidateTable(b *strings.Builder, a *explain.Answer) {
 	if more := len(a.Candidates) - mostCandidates; more > 0 {
 		fmt.Fprintf(b, "… and %d more (--json lists all)\n", more)
 	}
-	if len(a.Cancels) > 0 && len(a.Candidates) > 0 {
-		var same []string
-		for _, t := range a.Candidates[0].Terms {
-			if slices.Contains(a.Cancels, t.Name) && t.Cost != 0 {
-				same = append(same, t.Name+" "+number(t.Cost))
-			}
-		}
-		if len(same) > 0 {
-			fmt.Fprintf(b, "Equal for all, so it cancels: %s.\n", strings.Join(same, ", "))
-		}
+	if equal := a.Equal(); equal != "" {
+		fmt.Fprintf(b, "%s\n", equal)
 	}
 }
 
 // termColumns are the terms that differ, by what they add to the cost.
 func termColumns(a *explain.Answer) []candidateColumn {
 	var out []candidateColumn
-	if len(a.Candidates) == 0 {
-		return nil
-	}
-	for i, t := range a.Candidates[0].Terms {
-		costs := func(c explain.Candidate) bool { return c.Rank > 0 && c.Terms[i].Cost != 0 }
-		if slices.Contains(a.Cancels, t.Name) || !slices.ContainsFunc(a.Candidates, costs) {
-			continue
-		}
-		head := t.Name
+	for _, i := range a.Telling() {
+		head := a.Candidates[0].Terms[i].Name
 		if head == a.Deciding {
 			head += " ◂"
 		}
@@ -166,7 +117,7 @@ func termColumns(a *explain.Answer) []candidateColumn {
 			if c.Rank == 0 {
 				return ""
 			}
-			return number(c.Terms[i].Cost)
+			return explain.Number(c.Terms[i].Cost)
 		}})
 	}
 	return out
@@ -184,12 +135,7 @@ func millis(c *explain.Candidate, ms float64) string {
 	if !c.Timed {
 		return ""
 	}
-	return number(math.Round(ms*10)/10) + " ms"
-}
-
-// number writes a number with up to three decimals.
-func number(v float64) string {
-	return strconv.FormatFloat(math.Round(v*1e3)/1e3, 'f', -1, 64)
+	return explain.Number(math.Round(ms*10)/10) + " ms"
 }
 
 // candidateNotes says where loads come from, candidates of one kind together, and
@@ -205,17 +151,7 @@ func candidateNotes(b *strings.Builder, a *explain.Answer) {
 	}
 	for i := range a.Candidates {
 		c := &a.Candidates[i]
-		words := c.Load.State.String()
-		if c.Load.From != "" {
-			words += ", from " + c.Load.From
-		}
-		if len(c.Load.Missing) > 0 && c.Load.State != route.LoadUnknown {
-			words += "; nobody tells " + strings.Join(c.Load.Missing, ", ") + ", which counts as 0"
-		}
-		if c.Load.Note != "" {
-			words += "; " + c.Load.Note
-		}
-		say("load "+words, c.Replica)
+		say("load "+c.Load.Words(), c.Replica)
 		for _, note := range []string{c.Out, c.Note} {
 			if note != "" {
 				say(note, c.Replica)
@@ -223,7 +159,7 @@ func candidateNotes(b *strings.Builder, a *explain.Answer) {
 		}
 	}
 	for _, words := range order {
-		fmt.Fprintf(b, "%s: %s\n", names(who[words]), wire.Printable(words))
+		fmt.Fprintf(b, "%s: %s\n", explain.Names(who[words]), wire.Printable(words))
 	}
 }
 
@@ -234,7 +170,7 @@ func flips(b *strings.Builder, a *explain.Answer) {
 	b.WriteString("\nThe smallest changes that flip it:\n")
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	for _, f := range a.Flips {
-		fmt.Fprintf(t, "  %s\t--set %s=%s\t%s in place of %s: then %s\n", f.Kind, wire.Printable(f.What), f.To, f.To, f.From, names(f.Then))
+		fmt.Fprintf(t, "  %s\t--set %s=%s\t%s in place of %s: then %s\n", f.Kind, wire.Printable(f.What), f.To, f.To, f.From, explain.Names(f.Then))
 	}
 	t.Flush()
 }
