@@ -11,6 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/stream"
@@ -66,7 +67,9 @@ func TestScreenWhatIf(t *testing.T) {
 type asking struct {
 	snap  *observe.Snapshot
 	asked []observe.Question
-	err   error
+	// explained are the questions of where a prompt goes.
+	explained []explain.Query
+	err       error
 }
 
 func (f *asking) Snapshot() *observe.Snapshot { return f.snap }
@@ -80,6 +83,11 @@ func (f *asking) Ask(_ context.Context, q observe.Question) (*observe.Answer, er
 		Replica: "r1", BlockSize: 2, Blocks: len(q.Tokens) / 2, Device: 1, CachedTokens: 2,
 		Cells: []observe.Cell{observe.Hit, observe.Miss}, Trust: stream.Trust{Word: stream.Degraded},
 	}}}, nil
+}
+
+func (f *asking) Explain(_ context.Context, q explain.Query) (*explain.Answer, error) {
+	f.explained = append(f.explained, q)
+	return nil, explain.ErrNobody
 }
 
 func TestWhatIfAsks(t *testing.T) {
