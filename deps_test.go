@@ -53,7 +53,11 @@ var allowed = map[string]row{
 		leaf("prompt"),
 		"it asks an engine over the network: cmd injects it, so nobody does so unasked",
 	},
-	"route":   {leaf(), "the routers' rules are pure functions of loads and matches"},
+	"route": {leaf(), "the routers' rules are pure functions of loads and matches"},
+	"route/remote": {
+		leaf("route"),
+		"it asks routers over the network: cmd injects it, so nobody does so unasked",
+	},
 	"explain": {explain(), "it joins index, prompt and route, and sees no stream"},
 	"diagnose": {
 		explain("explain", "stream"),
@@ -100,6 +104,7 @@ var neverReach = []ban{
 	},
 	{[]string{"sim"}, []string{"index"}, "its truth would be the thing under test"},
 	{[]string{"prompt"}, []string{"prompt/hf", "prompt/remote"}, "both are injected"},
+	{[]string{"route", "explain", "diagnose", "observe", "report", "tui"}, []string{"route/remote"}, "it is injected"},
 }
 
 // neverImport bans the standard library's packages, with all below them, in

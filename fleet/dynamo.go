@@ -143,7 +143,8 @@ func (d *dynamoDir) read(dir fs.FS, now time.Time) (members []Member, problems [
 			continue
 		}
 		m := d.member(kind, c)
-		if w, ok := workers[c.Publisher]; ok {
+		// Bookings are about many workers, whoever tells of them.
+		if w, ok := workers[c.Publisher]; ok && c.Topic != wire.PlaneActivity {
 			publishing[w.ID] = publishing[w.ID] || kind == Plane
 			m.Name, m.Rank = w.name(), int(w.Rank)
 			m.Facts = cards[w.ID].facts()
@@ -167,7 +168,7 @@ func (d *dynamoDir) read(dir fs.FS, now time.Time) (members []Member, problems [
 }
 
 // dynamoTopics are the topics that are followed, and as what.
-var dynamoTopics = map[string]Kind{"kv-events": Plane, "kv_metrics": LoadOnly}
+var dynamoTopics = map[string]Kind{wire.PlaneEvents: Plane, wire.PlaneLoad: LoadOnly, wire.PlaneActivity: LoadOnly}
 
 func (d *dynamoDir) found() string { return "dynamo " + d.Dir }
 

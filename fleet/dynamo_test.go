@@ -100,16 +100,16 @@ func checkStore(t *testing.T, root string) {
 				f.metrics = pages[id] + "/metrics"
 			}
 			want[f] = fleet.Plane
-		case "kv_metrics":
+		case "kv_metrics", "active_sequences_events":
 			n, err := strconv.ParseUint(publisher, 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want[found{name: "kv_metrics-" + fmt.Sprintf("%x", n), events: word(anyEndpoint, v), block: "0"}] = fleet.LoadOnly
+			want[found{name: word(anyTopic, v) + "-" + fmt.Sprintf("%x", n), events: word(anyEndpoint, v), block: "0"}] = fleet.LoadOnly
 		}
 	}
-	if len(want) != 8 {
-		t.Fatalf("%d channels in the store, want 8", len(want))
+	if len(want) != 12 {
+		t.Fatalf("%d channels in the store, want 12", len(want))
 	}
 	dir := layOut(t, entries)
 	members, problems := lookIn(t, fleet.Dynamo{Dir: dir})

@@ -18,7 +18,7 @@ const (
 	// an engine's events.
 	Plane
 	// LoadOnly publishes load and no cache event: SGLang's load socket, or
-	// kv_metrics of Dynamo's event plane.
+	// kv_metrics or active_sequences_events of Dynamo's event plane.
 	LoadOnly
 )
 

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"slices"
+
 	"github.com/kvscope/kvscope/blockhash"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -65,8 +67,8 @@ type shape struct {
 
 // shaped is a prompt cut that way.
 type shaped struct {
-	locals []uint64
-	chains map[blockhash.Recipe][]blockhash.Link
+	locals, sequence []uint64
+	chains           map[blockhash.Recipe][]blockhash.Link
 }
 
 // NewPrompt prepares a query.
@@ -83,9 +85,18 @@ func (p *Prompt) cut(s shape) *shaped {
 		_, mm[i] = blockhash.Content(e, p.LoRA, i == 0)
 	}
 	c := &shaped{chains: map[blockhash.Recipe][]blockhash.Link{}}
-	c.locals, _ = blockhash.Rolling(p.Tokens, s.size, s.bigram, p.namespace(), mm)
+	c.locals, c.sequence = blockhash.Rolling(p.Tokens, s.size, s.bigram, p.namespace(), mm)
 	p.shapes[s] = c
 	return c
+}
+
+// Sequence gives the sequence hashes of the prompt's full blocks. The slice stays
+// the Prompt's.
+func (p *Prompt) Sequence(size int, bigram bool) []uint64 {
+	if size <= 0 {
+		return nil
+	}
+	return p.cut(shape{size, bigram}).sequence
 }
 
 // Match says what every replica of the prompt's model holds of it. The
@@ -149,46 +160,15 @@ func (x *Index) matchShape(p *Prompt, s shape) []Match {
 func (x *Index) MatchLocals(locals []uint64) []Match {
 	m := x.scratch
 	m.begin(len(x.byID))
-	id := none
-	var hybrid []*replica
-	for i, local := range locals {
-		if id = x.step(id, local); id == none {
-			break
-		}
-		for k := x.nodes[id].first; k != noSlot; {
-			s := &x.slots[k]
-			k = s.next
-			if s.n <= 0 {
-				continue
-			}
-			r := x.byID[s.rep]
-			if len(r.groups) > 1 {
-				if st := m.at(s.rep, i); st != nil && i == 0 && st.mask == 0 {
-					st.mask = 1
-					hybrid = append(hybrid, r)
-				}
-				continue
-			}
-			if st := m.at(s.rep, i); st != nil {
-				st.mask |= 1 << s.tier
-				if s.gen == r.gen {
-					st.certain |= 1 << s.tier
-				}
-			}
-		}
-		if !m.advance(i) && len(hybrid) == 0 {
-			break
-		}
-	}
-	out := make([]Match, 0, len(m.touched))
+	x.walk(m, locals)
+	hybrid := x.enroll(m)
+	x.leap(m)
+	x.follow(m)
+	out := make([]Match, 0, len(m.touched)+len(hybrid))
 	for _, rep := range m.touched {
-		r := x.byID[rep]
-		if len(r.groups) > 1 {
-			continue
-		}
 		st := &m.state[rep]
 		out = append(out, Match{
-			Replica: r.name, Tiers: st.tiers, Certain: st.sure, Upper: st.tiers[wire.Device],
+			Replica: x.byID[rep].name, Tiers: st.tiers, Certain: st.sure, Upper: st.tiers[wire.Device],
 		})
 	}
 	for _, r := range hybrid {
@@ -197,53 +177,170 @@ func (x *Index) MatchLocals(locals []uint64) []Match {
 	return out
 }
 
-// matcher is the scratch space of one walk.
+// matcher is the scratch space of one question.
 type matcher struct {
 	state   []matchState
 	touched []int32
 	active  []int32
+	path    []nodeID
+	spans   []span
 }
 
 type matchState struct {
-	in      bool // holds every block so far
-	seen    int  // block that mask is about, counted from 1
-	mask    uint8
-	certain uint8
-	stage   wire.Tier
-	doubt   bool
-	sure    int
-	tiers   [wire.NumTiers]int
+	in bool // holds its first depth blocks
+	// low is the deepest block that is known to have all before it, -1 for none.
+	low, depth int
+	seen       int // block that mask is about, counted from 1
+	mask       uint8
+	certain    uint8
+	stage      wire.Tier
+	doubt      bool
+	sure       int
+	tiers      [wire.NumTiers]int
+	// vouched counts the first blocks that are certain on the device in one group.
+	vouched int
+	group   int16
 }
 
 func (m *matcher) begin(replicas int) {
 	for _, rep := range m.touched {
 		m.state[rep] = matchState{}
 	}
-	m.touched, m.active = m.touched[:0], m.active[:0]
+	m.touched, m.active, m.path = m.touched[:0], m.active[:0], m.path[:0]
 	for len(m.state) < replicas {
 		m.state = append(m.state, matchState{})
 	}
 }
 
-// at gives a replica's state at block i, nil if an earlier block was missing.
-func (m *matcher) at(rep int32, i int) *matchState {
-	st := &m.state[rep]
-	if i == 0 && !st.in {
-		st.in = true
-		m.touched = append(m.touched, rep)
-		m.active = append(m.active, rep)
+// walk finds the chain's nodes, as far as anybody holds them.
+func (x *Index) walk(m *matcher, locals []uint64) {
+	id := none
+	for _, local := range locals {
+		if id = x.step(id, local); id == none || x.nodes[id].holders == 0 {
+			return
+		}
+		m.path = append(m.path, id)
 	}
-	if !st.in {
-		return nil
-	}
-	if st.seen != i+1 {
-		st.seen, st.mask, st.certain = i+1, 0, 0
-	}
-	return st
 }
 
-// advance counts block i for all who hold it and reports whether any does.
-func (m *matcher) advance(i int) bool {
+// enroll finds who holds the first block. Replicas with several groups are given
+// back.
+func (x *Index) enroll(m *matcher) (hybrid []*replica) {
+	if len(m.path) == 0 {
+		return nil
+	}
+	for k := x.nodes[m.path[0]].first; k != noSlot; k = x.slots[k].next {
+		s := &x.slots[k]
+		switch r := x.byID[s.rep]; {
+		case s.n <= 0:
+		case len(r.groups) > 1:
+			if !slices.Contains(hybrid, r) {
+				hybrid = append(hybrid, r)
+			}
+		case !m.state[s.rep].in:
+			m.state[s.rep] = matchState{in: true, low: -1}
+			m.touched = append(m.touched, s.rep)
+		}
+	}
+	return hybrid
+}
+
+// span is a part of the chain in which some replicas' device prefixes end: they
+// are known to hold all up to low, and not to be known for the block high.
+type span struct{ low, high, replicas int }
+
+// leap finds how far each replica certainly holds the chain on its device, by
+// halving: a slot with the current stamp has all its ancestors, so that of a long
+// chain that many hold few slots are looked at.
+func (x *Index) leap(m *matcher) {
+	m.spans = append(m.spans[:0], span{-1, len(m.path), len(m.touched)})
+	first := true
+	for len(m.spans) > 0 {
+		p := m.spans[len(m.spans)-1]
+		m.spans = m.spans[:len(m.spans)-1]
+		mid := p.low + (p.high-p.low)/2
+		if first { // most often all is held by somebody
+			mid, first = p.high-1, false
+		}
+		if mid <= p.low || p.replicas == 0 {
+			continue
+		}
+		on := 0
+		for k := x.nodes[m.path[mid]].first; k != noSlot && on < p.replicas; k = x.slots[k].next {
+			s := &x.slots[k]
+			st := &m.state[s.rep]
+			if r := x.byID[s.rep]; st.in && st.low == p.low && s.whole(r) {
+				st.low, st.group = mid, s.group
+				on++
+			}
+		}
+		m.spans = append(m.spans, span{p.low, mid, p.replicas - on}, span{mid, p.high, on})
+	}
+	for _, rep := range m.touched {
+		st := &m.state[rep]
+		st.depth = st.low + 1
+		st.tiers[wire.Device], st.sure, st.vouched = st.depth, st.depth, st.depth
+	}
+}
+
+// whole reports whether a slot says that its replica holds the block and all
+// before it on its device, and that all of it is certain.
+func (s *slot) whole(r *replica) bool {
+	return s.n > 0 && s.tier == wire.Device && s.stamp == r.stamp && s.gen == r.gen && r.isDense(s.group)
+}
+
+// follow goes on block by block from where each replica's leap ended.
+func (x *Index) follow(m *matcher) {
+	slices.SortStableFunc(m.touched, func(a, b int32) int { return m.state[a].depth - m.state[b].depth })
+	waiting := m.touched
+	for i := 0; ; i++ {
+		if len(m.active) == 0 {
+			if len(waiting) == 0 {
+				return
+			}
+			i = m.state[waiting[0]].depth
+		}
+		if i >= len(m.path) {
+			return
+		}
+		for ; len(waiting) > 0 && m.state[waiting[0]].depth == i; waiting = waiting[1:] {
+			m.active = append(m.active, waiting[0])
+		}
+		for k := x.nodes[m.path[i]].first; k != noSlot; k = x.slots[k].next {
+			s := &x.slots[k]
+			if st := &m.state[s.rep]; s.n > 0 && st.in && st.depth == i {
+				if st.seen != i+1 {
+					st.seen, st.mask, st.certain = i+1, 0, 0
+				}
+				st.mask |= 1 << s.tier
+				r := x.byID[s.rep]
+				if s.gen == r.gen {
+					st.certain |= 1 << s.tier
+				}
+				st.vouch(s, r, i)
+			}
+		}
+		m.advance(i)
+	}
+}
+
+// vouch stamps the slot of block i where all before it were seen to, so that the
+// next question can leap.
+func (st *matchState) vouch(s *slot, r *replica, i int) {
+	switch {
+	case s.tier != wire.Device || s.gen != r.gen || st.vouched != i || !r.isDense(s.group):
+		return
+	case i == 0:
+		st.group = s.group
+	case s.group != st.group:
+		return
+	}
+	st.vouched = i + 1
+	s.stamp = r.stamp
+}
+
+// advance counts block i for all who hold it; the others are done.
+func (m *matcher) advance(i int) {
 	keep := m.active[:0]
 	for _, rep := range m.active {
 		st := &m.state[rep]
@@ -260,6 +357,7 @@ func (m *matcher) advance(i int) bool {
 			continue
 		}
 		st.stage = tier
+		st.depth++
 		st.tiers[tier]++
 		if st.doubt = st.doubt || st.certain&(1<<tier) == 0; !st.doubt {
 			st.sure++
@@ -267,7 +365,6 @@ func (m *matcher) advance(i int) bool {
 		keep = append(keep, rep)
 	}
 	m.active = keep
-	return len(keep) > 0
 }
 
 // matchHybrid matches a replica with several KV-cache groups: a prefix is

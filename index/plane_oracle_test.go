@@ -54,6 +54,9 @@ func feed(t *testing.T, x *Index, file string, rename func(wire.Replica) wire.Re
 		if _, ok, _ := wire.DecodeLoad(rec.Frames); ok {
 			continue
 		}
+		if _, ok, _ := wire.DecodeActivity(rec.Frames); ok {
+			continue
+		}
 		topic, seq, payload, err := wire.SplitFrames(rec.Frames)
 		if err != nil {
 			t.Fatal(err)

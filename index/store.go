@@ -74,7 +74,7 @@ func (x *Index) keepText(id nodeID, it *item) {
 func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns blockhash.Namespace) {
 	r.stats.Stored += uint64(len(items))
 	group := int16(at.Group)
-	above, chain := none, true
+	above, chain := none, !parent.Set
 	if parent.Set {
 		p := key(parent)
 		above = r.table.get(p)

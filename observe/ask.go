@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -62,15 +63,12 @@ type Parting = index.Parting
 // Depth is the number of matched blocks on all tiers.
 func (r *Row) Depth() int { return r.Device + r.Host + r.Disk + r.External }
 
-// MaxPrompt is the longest prompt that is looked up, in tokens.
-const MaxPrompt = 8 << 20
-
 // Ask answers a question as of now.
 func (o *Observer) Ask(q Question) (*Answer, error) {
 	switch {
 	case len(q.Tokens) == 0:
 		return nil, errors.New("the prompt has no tokens")
-	case len(q.Tokens) > MaxPrompt:
+	case len(q.Tokens) > explain.MaxPrompt:
 		return nil, errors.New("the prompt is too long")
 	}
 	prompt := index.NewPrompt(index.Query{Model: q.Model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt})

@@ -33,7 +33,7 @@ func (k *keyframes) pass(pos int, obs *Observer) {
 	if pos%k.distance != 0 {
 		return
 	}
-	size := obs.idx.Size()
+	size := obs.idx.Size() + obs.loads.Size()
 	k.frames = append(k.frames, keyframe{pos: pos, obs: obs.clone(), size: size})
 	k.bytes += size
 	for len(k.frames) > maxKeyframes || k.bytes > keyframeBytes && len(k.frames) > 1 {
@@ -71,6 +71,7 @@ func (o *Observer) clone() *Observer {
 	c := *o
 	c.tracker, c.idx = o.tracker.Clone(), o.idx.Clone()
 	c.models, c.gone = maps.Clone(o.models), maps.Clone(o.gone)
+	c.loads = o.loads.Clone()
 	c.tape = o.tape.clone()
 	c.auditor = nil
 	return &c

@@ -68,6 +68,7 @@ type Observer struct {
 	tracker *stream.Tracker
 	idx     *index.Index
 	auditor *explain.Auditor
+	loads   *explain.Loads
 	models  map[wire.Replica]string
 	from    wire.Time
 	now     wire.Time
@@ -82,7 +83,7 @@ type Observer struct {
 func New(opt Options) *Observer {
 	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
-		models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
+		loads: explain.NewLoads(), models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(opt.Facts)) {
 		o.Describe(name, 0, opt.Facts[name])
@@ -147,7 +148,7 @@ func (o *Observer) Push(rec wire.Record) {
 		o.note(rec)
 		return
 	}
-	if o.load(rec) {
+	if o.loads.Push(rec) || o.load(rec) {
 		return
 	}
 	o.apply(o.tracker.Push(rec))

@@ -18,11 +18,17 @@ import (
 )
 
 // Root is the folder of the whole reference data: $KVSCOPE_DATA, or shared/data
-// beside the repository, as seen from the folder of a package at its top. It
-// skips the test where there is none.
+// beside the repository. It skips the test where there is none.
 func Root(t testing.TB) string {
 	t.Helper()
-	root := cmp.Or(os.Getenv("KVSCOPE_DATA"), filepath.Join("..", "..", "shared", "data"))
+	top := "."
+	for range 4 { // the folder of a test is at most so deep
+		if _, err := os.Stat(filepath.Join(top, "go.mod")); err == nil {
+			break
+		}
+		top = filepath.Join(top, "..")
+	}
+	root := cmp.Or(os.Getenv("KVSCOPE_DATA"), filepath.Join(top, "..", "shared", "data"))
 	if _, err := os.Stat(root); err != nil {
 		t.Skipf("no reference data: set KVSCOPE_DATA to its folder (%v)", err)
 	}

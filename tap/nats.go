@@ -28,6 +28,7 @@ const natsScheme = "nats://"
 var natsSubjects = []string{
 	"namespace.*.component.*.endpoint.*." + wire.PlaneEvents,
 	"namespace.*.component.*.endpoint.*." + wire.PlaneLoad,
+	"namespace.*.component.*.endpoint.*." + wire.PlaneActivity,
 }
 
 func (e Endpoint) isNATS() bool { return strings.HasPrefix(e.Address, natsScheme) }
@@ -120,10 +121,13 @@ func (l *link) follow(ctx context.Context) (err error) {
 var errCrowd = errors.New("messages of more replicas than can be told apart come over it, and those of the newest are dropped")
 
 // sender gives the replica that a message is about: what it says, or what its
-// publisher said before. A message of neither is the endpoint's own.
+// publisher said before. A message of neither is the endpoint's own. Bookings are
+// of many replicas, whoever tells of them.
 func (l *link) sender(senders map[uint64]wire.Replica, frames [][]byte) wire.Replica {
 	publisher, name, ok := wire.PlaneSender(frames)
 	switch {
+	case ok && strings.HasSuffix(string(frames[0]), "."+wire.PlaneActivity):
+		return wire.LoadName(l.ep.Name)
 	case name != "" && len(senders) < maxNames:
 		senders[publisher] = name
 	case name == "" && ok:

@@ -96,6 +96,7 @@ var plane = Endpoint{Name: "plane", Address: "nats://n"}
 
 func TestNATS(t *testing.T) {
 	events, loads := recordedNATS(t, wire.PlaneEvents), recordedNATS(t, wire.PlaneLoad)
+	bookings := recordedNATS(t, wire.PlaneActivity)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		up := natsAt(w, "n:4222", plainInfo, false)
@@ -105,15 +106,19 @@ func TestNATS(t *testing.T) {
 		s := <-up
 		synctest.Wait()
 		hello := s.sent()
-		if len(hello) != 4 || !strings.HasPrefix(hello[0], "CONNECT {") || strings.Contains(hello[0], "pass") ||
+		if len(hello) != 5 || !strings.HasPrefix(hello[0], "CONNECT {") || strings.Contains(hello[0], "pass") ||
 			hello[1] != "SUB namespace.*.component.*.endpoint.*.kv-events 1" ||
-			hello[2] != "SUB namespace.*.component.*.endpoint.*.kv_metrics 2" || hello[3] != "PING" {
+			hello[2] != "SUB namespace.*.component.*.endpoint.*.kv_metrics 2" ||
+			hello[3] != "SUB namespace.*.component.*.endpoint.*.active_sequences_events 3" || hello[4] != "PING" {
 			t.Fatalf("said %q", hello)
 		}
-		all := slices.Concat(events, loads)
+		all := slices.Concat(events, loads, bookings)
 		names := map[wire.Replica]bool{}
-		for _, m := range all {
+		for i, m := range all {
 			_, name, _ := wire.PlaneSender([][]byte{[]byte(m.subject), m.body})
+			if i >= len(events)+len(loads) {
+				name = wire.LoadName("plane")
+			}
 			names[name] = true
 			s.publish(m)
 		}

@@ -85,12 +85,20 @@ func (m *model) back() tea.Cmd {
 	return nil
 }
 
+// commandPrefix begins what opens the command line with a text.
+const commandPrefix = "command:"
+
 // open opens a dialog by its name; see effect.open.
 func (m *model) open(what string) tea.Cmd {
 	if code, ok := strings.CutPrefix(what, "page:"); ok {
 		return m.openPage(code)
 	}
+	if text, ok := strings.CutPrefix(what, commandPrefix); ok {
+		return m.askWith(commandPrompt(m), text)
+	}
 	switch what {
+	case actPolicy:
+		m.overlay = policyDialog(m.whatIf())
 	case "export":
 		m.overlay = exportDialog()
 	case "columns":

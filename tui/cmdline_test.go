@@ -16,7 +16,7 @@ func TestCompletion(t *testing.T) {
 	x := newHarness(t, "d_restart", 100, 30, noColour)
 	for text, want := range map[string][]string{
 		"fl":          {"fleet"},
-		"s":           {"streams", "sort ", "speed "},
+		"s":           {"streams", "sort ", "speed ", "set "},
 		"replica ":    {"replica a", "replica b", "replica c"},
 		"export ":     {"export json", "export csv", "export md", "export txt"},
 		"theme d":     {"theme dark"},

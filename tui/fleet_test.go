@@ -32,6 +32,10 @@ func (s still) Ask(context.Context, observe.Question) (*observe.Answer, error) {
 	return &observe.Answer{}, nil
 }
 
+func (s still) Explain(context.Context, explain.Query) (*explain.Answer, error) {
+	return nil, explain.ErrNobody
+}
+
 // bigFleet makes a fleet by pushing real batches of a recording under many
 // names.
 func bigFleet(t testing.TB, replicas int) *observe.Snapshot {

@@ -196,11 +196,20 @@ func (d *dialog) row(t *theme, i, w int) string {
 	case it.key != "":
 		mark = it.key + "  "
 	}
-	text := mark + fit(it.label, 10) + "  " + it.help
+	text := mark + fit(it.label, d.labels(w)) + "  " + it.help
 	if i == d.list.cursor {
 		return t.selected(cut(glyphMarker+" "+text, w), w)
 	}
 	return cut("  "+text, w)
+}
+
+// labels is how wide the labels are.
+func (d *dialog) labels(w int) int {
+	widest := 10
+	for _, it := range d.items {
+		widest = max(widest, ansi.StringWidth(it.label))
+	}
+	return max(10, min(widest, w/2))
 }
 
 func (d *dialog) handle(m *model, action string) tea.Cmd {

@@ -66,7 +66,7 @@ func TestLayoutAllSizes(t *testing.T) {
 	names := []string{"a_fleet", "d_restart", "c_reset", "big", "none"}
 	keys := []string{
 		"1", "2", "4", "5", "?", "o", "x", ":", "/", "@", "j", "k", "g", "G", "ctrl+d", "ctrl+u", "enter", "esc", "tab",
-		"shift+tab", "s", "S", "e", "t", "space", "n", "left", "right", "pgdown", "pgup", "a", "backspace", "y", "Y",
+		"shift+tab", "s", "S", "e", "t", "space", "n", "left", "right", "pgdown", "pgup", "a", "backspace", "y", "Y", "P", "L", "u",
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(rt, "recording")

@@ -13,7 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -310,7 +312,7 @@ func TestViewsFit(t *testing.T) {
 	t.Parallel()
 	acts := []string{
 		actUp, actDown, actTop, actBottom, actPageDown, actHalfUp, actLeft, actRight, actOpen, actNextPane, actPrevPane,
-		actSort, actReverse, actCopy, actCopyRow, actJump, actShallower, actPaste, actAsk,
+		actSort, actReverse, actCopy, actCopyRow, actJump, actShallower, actPaste, actAsk, actPolicy, actLoad, actUndo,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		snap := oddSnapshot(t)
@@ -328,6 +330,10 @@ func TestViewsFit(t *testing.T) {
 				Replica: snap.Replicas[i].Replica, Trust: snap.Replicas[i].Trust, BlockSize: i % 3, Blocks: 70, Device: i % 70, Host: i % 2, Upper: i,
 				Cells: []observe.Cell{observe.Hit, observe.Miss, observe.Beyond, 99},
 			})
+		}
+		if rapid.Bool().Draw(t, "explained") {
+			whatIf.why = oddAnswer(snap)
+			whatIf.edits = []explain.Edit{{Key: "\x1b[2Jr:active_requests", Value: "1\u202e"}}
 		}
 		for _, v := range []view{newStreams(), whatIf, newFindings()} {
 			for range rapid.IntRange(1, 6).Draw(t, "draws") {
@@ -359,6 +365,26 @@ func TestViewsFit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oddAnswer is one about replicas with any names, of which not all are eligible.
+func oddAnswer(snap *observe.Snapshot) *explain.Answer {
+	a := &explain.Answer{
+		Why: "none", Notes: []string{"a\x1b[31m note"}, Deciding: "prompt_blocks", Cancels: []string{"new_decode_blocks"},
+		Flips: []route.Flip{{What: "\x1b[1;1Hr:active_requests", From: "1", To: "2", Then: []wire.Replica{"\x1b]0;x"}}},
+	}
+	for i := range snap.Replicas {
+		c := explain.Candidate{Note: "of\x1b hand"}
+		c.Replica, c.Load.From = snap.Replicas[i].Replica, "\x1b[5m"
+		if i < 2 {
+			c.Rank, c.Terms = 1, []route.Term{{Name: "prompt_blocks", Cost: float64(i)}, {Name: "new_decode_blocks", Cost: 1e9}}
+			a.Choice = append(a.Choice, c.Replica)
+		} else {
+			c.Out = "overloaded"
+		}
+		a.Candidates = append(a.Candidates, c)
+	}
+	return a
 }
 
 // sgr takes out the styles that the colourless theme has.

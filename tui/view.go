@@ -14,6 +14,8 @@ type Feed interface {
 	Snapshot() *observe.Snapshot
 	// Ask may take a while.
 	Ask(context.Context, observe.Question) (*observe.Answer, error)
+	// Explain says where a prompt would go; it may take a while too.
+	Explain(context.Context, explain.Query) (*explain.Answer, error)
 }
 
 // Player is a Feed that can be at any moment of a recording; see
@@ -99,7 +101,8 @@ type effect struct {
 	toast string
 	// copy is text for the clipboard.
 	copy string
-	// open asks for a dialog: "paste", "file", "editor", "page:<code>".
+	// open asks for a dialog: "paste", "file", "editor", "policy", "page:<code>",
+	// or the command line with a text to begin from: "command:<text>".
 	open string
 	// recent asks for the offer of a replay for a replica that was joined late.
 	recent *lateJoin

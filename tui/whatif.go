@@ -2,22 +2,30 @@ package tui
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
 
-// whatIf is the view of what every replica holds of a prompt.
+// whatIf is the view of what every replica holds of a prompt, and of where a
+// router would send it.
 type whatIf struct {
 	list list
+	rule rule
 	// prompt is what is asked about, nil before there is any; note says where in
 	// the pasted text it was, and trouble why there is none.
 	prompt        []wire.Token
 	note, trouble string
 	answer        *observe.Answer
+	// why says where the prompt goes, nil where whyNot says why that is not known.
+	why    *explain.Answer
+	whyNot string
+	// edits are those that the answer takes into account.
+	edits []explain.Edit
 	// serial numbers the questions: only the newest one's answer counts.
 	serial int
 	// busy says that an answer is on its way, and reading that it is to a new
@@ -25,6 +33,11 @@ type whatIf struct {
 	busy, reading bool
 	// asked is the snapshot that was shown when the newest question was asked.
 	asked *observe.Snapshot
+	// stale says that the question was changed since it was asked.
+	stale bool
+	// joined are all rows of the answers in joinedOf.
+	joined   []*whatIfRow
+	joinedOf [2]any
 }
 
 // follower is a view that wants to know when another snapshot is shown.
@@ -38,6 +51,9 @@ const (
 	actFile   = "file"
 	actEditor = "editor"
 	actAsk    = "ask"
+	actPolicy = "policy"
+	actLoad   = "edit-load"
+	actUndo   = "undo-edits"
 )
 
 // answered is the result of a run.
@@ -46,12 +62,15 @@ type answered struct {
 	prompt []wire.Token
 	note   string
 	answer *observe.Answer
+	why    *explain.Answer
+	whyNot error
+	edits  []explain.Edit
 	err    error
 	// again says that the prompt was not new.
 	again bool
 }
 
-func newWhatIf() *whatIf { return &whatIf{} }
+func newWhatIf() *whatIf { return &whatIf{rule: newRule()} }
 
 func (v *whatIf) name() string { return "what-if" }
 func (v *whatIf) digit() rune  { return '4' }
@@ -59,8 +78,11 @@ func (v *whatIf) digit() rune  { return '4' }
 func (v *whatIf) bindings() []binding {
 	return []binding{
 		{keys: []string{"p"}, action: actPaste, help: "paste a prompt's token ids", short: "paste", rank: 5},
-		{keys: []string{"f"}, action: actFile, help: "open a file with token ids", short: "file", rank: 6},
-		{keys: []string{"E"}, action: actEditor, help: "write token ids in $EDITOR", short: "editor", rank: 7},
+		{keys: []string{"f"}, action: actFile, help: "open a file with token ids", short: "file", rank: 8},
+		{keys: []string{"E"}, action: actEditor, help: "write token ids in $EDITOR", short: "editor", rank: 9},
+		{keys: []string{"P"}, action: actPolicy, help: "choose the router's rule", short: "policy", rank: 6},
+		{keys: []string{"L"}, action: actLoad, help: "edit the selected candidate's load", short: "load", rank: 7, off: v.noCandidate},
+		{keys: []string{"u"}, action: actUndo, help: "undo all edits", off: v.noEdits},
 		{keys: []string{"r"}, action: actAsk, help: "ask again", off: v.noPrompt},
 		{keys: []string{"enter"}, action: actOpen, help: "the replica's stream", short: "stream", rank: 20, off: v.noAnswer},
 		{keys: []string{"y"}, action: actCopy, help: "copy the replica's name", off: v.noAnswer},
@@ -82,21 +104,33 @@ func (v *whatIf) noAnswer(s *scene) string {
 	return ""
 }
 
+func (v *whatIf) noCandidate(s *scene) string {
+	if v.why == nil {
+		return "there is no candidate yet: p pastes a prompt"
+	}
+	return v.noAnswer(s)
+}
+
 // paste asks about a pasted text. It is read in the command, because a big one
 // takes a while.
 func (v *whatIf) paste(s *scene, text string) effect {
-	return v.ask(s, false, func() ([]wire.Token, string, error) { return parseTokens(text) })
+	return v.ask(s, false, func() ([]wire.Token, string, error) { return explain.ParseTokens(text) })
 }
 
 // ask asks the feed about the prompt that read gives.
 func (v *whatIf) ask(s *scene, again bool, read func() ([]wire.Token, string, error)) effect {
 	v.serial++
-	v.busy, v.reading, v.asked = true, !again, s.snap
+	v.busy, v.reading, v.asked, v.stale = true, !again, s.snap, false
 	serial, feed := v.serial, s.feed
+	q := explain.Query{Config: v.rule.cfg, Model: v.rule.model, Edits: v.rule.inForce(s.snap)}
 	return effect{run: func(ctx context.Context) any {
-		a := answered{serial: serial, again: again}
-		if a.prompt, a.note, a.err = read(); a.err == nil {
-			a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: a.prompt})
+		a := answered{serial: serial, again: again, edits: q.Edits}
+		if a.prompt, a.note, a.err = read(); a.err != nil {
+			return a
+		}
+		q.Tokens = a.prompt
+		if a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: q.Tokens, Model: q.Model}); a.err == nil {
+			a.why, a.whyNot = feed.Explain(ctx, q)
 		}
 		return a
 	}}
@@ -120,21 +154,25 @@ func (v *whatIf) receive(s *scene, result any) effect {
 	switch {
 	case a.err != nil && a.again:
 		v.trouble = a.err.Error()
-		return effect{}
+		return v.follow(s)
 	case a.err != nil:
 		v.trouble, v.asked = a.err.Error(), nil // the prompt before, if any, goes on
 		return v.follow(s)
 	case !a.again:
 		v.trouble = ""
 	}
-	v.prompt, v.note, v.answer = a.prompt, a.note, a.answer
+	v.prompt, v.note, v.answer, v.why, v.edits, v.whyNot = a.prompt, a.note, a.answer, a.why, a.edits, ""
+	if a.whyNot != nil {
+		v.why, v.whyNot = nil, a.whyNot.Error()
+	}
 	return v.follow(s)
 }
 
-// follow asks again when another snapshot is shown than at the last question.
+// follow asks again when another snapshot is shown than at the last question, or
+// the question was changed.
 // The question that is on its way is waited for: its receive comes back here.
 func (v *whatIf) follow(s *scene) effect {
-	if v.busy || s.frozen || s.snap == v.asked {
+	if v.busy || !v.stale && (s.frozen || s.snap == v.asked) {
 		return effect{}
 	}
 	return v.again(s)
@@ -142,8 +180,10 @@ func (v *whatIf) follow(s *scene) effect {
 
 func (v *whatIf) handle(s *scene, action string) effect {
 	switch action {
-	case actPaste, actFile, actEditor:
+	case actPaste, actFile, actEditor, actPolicy:
 		return effect{open: action}
+	case actUndo:
+		return v.undo(s)
 	case actAsk:
 		return v.again(s)
 	}
@@ -157,10 +197,12 @@ func (v *whatIf) handle(s *scene, action string) effect {
 	switch action {
 	case actOpen:
 		return effect{goTo: "streams", replica: row.Replica}
+	case actLoad:
+		return v.editLoad(row)
 	case actCopy:
 		return effect{copy: string(row.Replica)}
 	case actCopyRow:
-		return effect{copy: rowJSON(whatIfColumns, v.row(row))}
+		return effect{copy: rowJSON(v.exportColumns(), v.row(row))}
 	}
 	return effect{}
 }
@@ -172,35 +214,54 @@ func (v *whatIf) selectAt(_ *scene, e effect) {
 }
 
 var whatIfFields = []string{
-	"replica", "trust", "blocks", "device", "host", "disk", "external", "certain", "cached_tokens", "share",
+	"replica", "rank", "trust", "blocks", "device", "host", "disk", "external", "certain", "cached_tokens", "share",
+	"load", "load_from", "chance", "cost",
 }
 
-// whatIfColumns are the fields and the block strip, which no filter tests: it
-// can have a quarter of a million places.
-var whatIfColumns = append(whatIfFields[:len(whatIfFields):len(whatIfFields)], "strip")
+// exportColumns are the fields, the terms of the cost, and the block strip, which
+// no filter tests: it can have a quarter of a million places.
+func (v *whatIf) exportColumns() []string {
+	out := slices.Clone(whatIfFields)
+	for _, t := range v.terms() {
+		out = append(out, t.Name)
+	}
+	return append(out, "strip")
+}
+
+// terms are those of the rule, with one candidate's values.
+func (v *whatIf) terms() []route.Term {
+	if v.why == nil || len(v.why.Candidates) == 0 {
+		return nil
+	}
+	return v.why.Candidates[0].Terms // those taken out, without terms, come last
+}
 
 func (v *whatIf) filterFields() []string { return whatIfFields }
 
-func (v *whatIf) cells(r *observe.Row) []string {
+func (v *whatIf) cells(r *whatIfRow) []string {
 	return []string{
-		clean(string(r.Replica)), r.Trust.String(), group(r.Blocks), group(r.Device), group(r.Host), group(r.Disk),
-		group(r.External), group(r.Certain), group(r.CachedTokens), v.share(r),
+		clean(string(r.Replica)), r.rank(), r.Trust.String(), group(r.Blocks), group(r.tier(0)), group(r.tier(1)), group(r.tier(2)),
+		group(r.tier(3)), group(r.Certain), group(r.cached()), v.share(r), r.load(), r.loadFrom(), r.chance(), r.cost(),
 	}
 }
 
-// row is cells with the strip, as wide as a wide screen shows it.
-func (v *whatIf) row(r *observe.Row) []string {
+// row is cells with the terms, and the strip as wide as a wide screen shows it.
+func (v *whatIf) row(r *whatIfRow) []string {
 	const wide = 200
+	out := v.cells(r)
+	for i := range v.terms() {
+		out = append(out, r.term(i))
+	}
 	var strip strings.Builder
 	for _, k := range blockStrip(r.Cells, wide) {
 		strip.WriteString(cellKinds[k].ascii)
 	}
-	return append(v.cells(r), strip.String())
+	return append(out, strip.String())
 }
 
 // share is the part of the prompt that would not be computed.
-func (v *whatIf) share(r *observe.Row) string {
-	return about(r) + percent(float64(r.CachedTokens), float64(v.answer.Tokens))
+func (v *whatIf) share(r *whatIfRow) string {
+	return about(r.Row) + percent(float64(r.cached()), float64(v.answer.Tokens))
 }
 
 // about is the mark before each number of a replica that is not EXACT.
@@ -211,15 +272,15 @@ func about(r *observe.Row) string {
 	return glyphApprox
 }
 
-// rows lists the replicas that the filter lets through, deepest match first.
-func (v *whatIf) rows(s *scene) []*observe.Row {
-	if v.answer == nil {
-		return nil
+// rows lists the replicas that the filter lets through, the best candidate first.
+func (v *whatIf) rows(s *scene) []*whatIfRow {
+	all := v.all(s)
+	if !s.filter.active() {
+		return all
 	}
-	var out []*observe.Row
-	for i := range v.answer.Rows {
-		r := &v.answer.Rows[i]
-		if !s.filter.active() || s.filter.match(whatIfFields, v.cells(r)) {
+	var out []*whatIfRow
+	for _, r := range all {
+		if s.filter.match(whatIfFields, v.cells(r)) {
 			out = append(out, r)
 		}
 	}
@@ -230,105 +291,13 @@ func (v *whatIf) count(s *scene) (shown, all int) {
 	if v.answer == nil {
 		return 0, 0
 	}
-	return len(v.rows(s)), len(v.answer.Rows)
+	return len(v.rows(s)), len(v.all(s))
 }
 
 func (v *whatIf) export(s *scene) table {
-	t := table{columns: whatIfColumns}
+	t := table{columns: v.exportColumns()}
 	for _, r := range v.rows(s) {
 		t.rows = append(t.rows, v.row(r))
 	}
 	return t
-}
-
-// help is what the view says before there is a prompt.
-var whatIfHelp = []string{
-	"Which replica holds how much of a prompt?",
-	"",
-	"p pastes its token ids, f opens a file with them, E lets you write them in $EDITOR.",
-	"Understood are",
-	"  [151644, 8948, 198]  or  151644 8948 198",
-	"  a JSON object with prompt_token_ids, token_ids or tokens: an engine's response, a /tokenize answer, a line of a truth log",
-	"Prompts as text come later: they need the model's template and tokenizer.",
-}
-
-func (v *whatIf) draw(s *scene, w, h int) []string {
-	if w <= 0 || h <= 0 {
-		return nil
-	}
-	var out []string
-	if v.trouble != "" {
-		words := clean(v.trouble)
-		if v.answer != nil {
-			words += " (Below is still the prompt before.)"
-		}
-		for _, line := range wrap(words, w-2, 4) {
-			out = append(out, " "+s.theme.fault.render(line))
-		}
-	}
-	switch {
-	case v.answer != nil:
-		out = append(out, v.drawAnswer(s, w, h-len(out))...)
-	case v.busy:
-		out = append(out, cut(" reading the prompt …", w))
-	default:
-		for _, line := range whatIfHelp {
-			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-			for _, part := range wrap(strings.TrimSpace(line), w-2-len(indent), 4) {
-				out = append(out, " "+indent+part)
-			}
-		}
-	}
-	return out[:min(len(out), h)]
-}
-
-// promptParts says what was asked and as of when.
-func (v *whatIf) promptParts(s *scene) []string {
-	var sizes []string
-	for i := range v.answer.Rows {
-		r := &v.answer.Rows[i]
-		if r.BlockSize <= 0 {
-			continue
-		}
-		if words := plural(r.Blocks, "block") + " of " + group(r.BlockSize); !slices.Contains(sizes, words) {
-			sizes = append(sizes, words)
-		}
-	}
-	parts := []string{s.theme.title.render("prompt " + plural(v.answer.Tokens, "token"))}
-	if len(sizes) > 0 {
-		parts = append(parts, strings.Join(sizes[:min(len(sizes), 3)], ", "))
-	}
-	now := "as of " + clock(v.answer.Now) + " UTC"
-	if s.frozen && !s.recording {
-		now = s.theme.warn.render("as of now, " + clock(v.answer.Now) + " UTC: the screen is frozen")
-	}
-	parts = append(parts, now)
-	if v.busy && v.reading { // asking again goes on all the time in a live fleet
-		parts = append(parts, "reading another prompt")
-	}
-	if v.note != "" {
-		parts = append(parts, s.theme.dim.render("read from "+v.note))
-	}
-	for i := range parts[1:] {
-		parts[i+1] = "· " + parts[i+1]
-	}
-	return parts
-}
-
-// verdict says in a sentence who holds most.
-func (v *whatIf) verdict() string {
-	if len(v.answer.Rows) == 0 {
-		return "No replica has been seen."
-	}
-	best := &v.answer.Rows[0]
-	for i := range v.answer.Rows {
-		if r := &v.answer.Rows[i]; r.CachedTokens > best.CachedTokens {
-			best = r
-		}
-	}
-	if best.CachedTokens == 0 {
-		return "No replica holds its beginning: it is computed from the first token, wherever it goes."
-	}
-	return fmt.Sprintf("%s holds most: %s of %s tokens (%s) would come from its cache.",
-		nameOf(best.Replica), about(best)+group(best.CachedTokens), group(v.answer.Tokens), v.share(best))
 }

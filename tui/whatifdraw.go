@@ -6,98 +6,114 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
 
-// tierColumns are the numbers of matched blocks; those of lower tiers show
-// where any replica has some.
-var tierColumns = []struct {
-	head string
-	n    func(*observe.Row) int
-}{
-	{"device", func(r *observe.Row) int { return r.Device }},
-	{"host", func(r *observe.Row) int { return r.Host }},
-	{"disk", func(r *observe.Row) int { return r.Disk }},
-	{"external", func(r *observe.Row) int { return r.External }},
+// help is what the view says before there is a prompt.
+var whatIfHelp = []string{
+	"Where would a router send a prompt, why, and who holds how much of it?",
+	"",
+	"p pastes its token ids, f opens a file with them, E lets you write them in $EDITOR.",
+	"Understood are",
+	"  [151644, 8948, 198]  or  151644 8948 198",
+	"  a JSON object with prompt_token_ids, token_ids or tokens: an engine's response, a /tokenize answer, a line of a truth log",
+	"Prompts as text come later: they need the model's template and tokenizer.",
 }
 
-// whatIfColumn is a column of the table, strip and name left out.
-type whatIfColumn struct {
-	head string
-	text func(*observe.Row) string
-	w    int
-	left bool
-}
-
-// columns are those that fit, the least telling one left out first.
-func (v *whatIf) columns(rows []*observe.Row, w int) (before, after []whatIfColumn) {
-	mark := func(r *observe.Row, n int) string { return about(r) + group(n) }
-	unsure := false
-	for _, r := range rows {
-		unsure = unsure || r.Certain < r.Depth()
+func (v *whatIf) draw(s *scene, w, h int) []string {
+	if w <= 0 || h <= 0 {
+		return nil
 	}
-	trust := whatIfColumn{head: "trust", left: true, text: func(r *observe.Row) string { return string(r.Trust.Word) }}
-	if w >= 120 {
-		trust.text = func(r *observe.Row) string { return r.Trust.String() }
-	}
-	if w >= 60 {
-		before = append(before, trust)
-	}
-	for i, c := range tierColumns {
-		some := i == 0
-		for _, r := range rows {
-			some = some || c.n(r) > 0
+	var out []string
+	if v.trouble != "" {
+		words := clean(v.trouble)
+		if v.answer != nil {
+			words += " (Below is still the prompt before.)"
 		}
-		if some && w >= 70 {
-			after = append(after, whatIfColumn{head: c.head, text: func(r *observe.Row) string {
-				if i == 0 && r.Upper > r.Device { // a group of a hybrid model lacks its part
-					return mark(r, r.Device) + " " + glyphAtMost + group(r.Upper)
-				}
-				return mark(r, c.n(r))
-			}})
+		for _, line := range wrap(words, w-2, 4) {
+			out = append(out, " "+s.theme.fault.render(line))
 		}
 	}
-	if unsure && w >= 90 {
-		after = append(after, whatIfColumn{head: "sure", text: func(r *observe.Row) string { return group(r.Certain) }})
-	}
-	after = append(after, whatIfColumn{head: "cached tok", text: func(r *observe.Row) string { return mark(r, r.CachedTokens) }})
-	if w >= 50 {
-		after = append(after, whatIfColumn{head: "share", text: v.share})
-	}
-	for _, cols := range [][]whatIfColumn{before, after} {
-		for i := range cols {
-			cols[i].w = ansi.StringWidth(cols[i].head)
-			for _, r := range rows {
-				cols[i].w = max(cols[i].w, ansi.StringWidth(cols[i].text(r)))
+	switch {
+	case v.answer != nil:
+		out = append(out, v.drawAnswer(s, w, h-len(out))...)
+	case v.busy:
+		out = append(out, cut(" reading the prompt …", w))
+	default:
+		for _, line := range whatIfHelp {
+			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+			for _, part := range wrap(strings.TrimSpace(line), w-2-len(indent), 4) {
+				out = append(out, " "+indent+part)
 			}
-			cols[i].w = min(cols[i].w, 30)
 		}
 	}
-	return before, after
+	return out[:min(len(out), h)]
+}
+
+// lead is what is read first: where the prompt goes, what was edited, who holds
+// most and what cancels.
+func (v *whatIf) lead(s *scene, w, h int) []string {
+	most := 2 // lines of each sentence
+	if h < 12 {
+		most = 1
+	}
+	out := joined(v.promptParts(s), w, most)
+	say := func(st style, words string, most int) {
+		for _, line := range wrap(words, w-2, most) {
+			if line != "" {
+				out = append(out, " "+st.render(line))
+			}
+		}
+	}
+	if v.why == nil {
+		if v.whyNot != "" {
+			say(s.theme.fault, "Where it goes is not known: "+clean(v.whyNot)+v.undoHint(), most)
+		}
+		say(s.theme.strong, v.verdict(), most)
+		return out
+	}
+	say(s.theme.strong, v.why.Verdict(), most)
+	if len(v.edits) > 0 {
+		say(s.theme.warn, v.editWords(), most)
+	}
+	if h >= 12 {
+		say(style{}, strings.TrimSpace(v.verdict()+" "+v.why.Equal()), most+1)
+	}
+	return out
+}
+
+// undoHint says how to get rid of an edit that no answer comes with.
+func (v *whatIf) undoHint() string {
+	if len(v.edits) == 0 {
+		return ""
+	}
+	return " (u undoes the " + plural(len(v.edits), "edit") + ")"
+}
+
+// editWords lists the edits.
+func (v *whatIf) editWords() string {
+	words := make([]string, len(v.edits))
+	for i, e := range v.edits {
+		words[i] = clean(e.Key + "=" + e.Value)
+	}
+	return "Edited" + byHand + " (u undoes): " + strings.Join(words, ", ")
 }
 
 func (v *whatIf) drawAnswer(s *scene, w, h int) []string {
 	rows := v.rows(s)
-	most := 2 // lines of each sentence
-	if h < 10 {
-		most = 1
-	}
-	out := joined(v.promptParts(s), w, most)
-	for _, line := range wrap(clean(v.verdict()), w-2, most) {
-		out = append(out, " "+s.theme.strong.render(line))
-	}
+	out := v.lead(s, w, h)
 	if len(rows) == 0 {
 		if s.filter.active() {
 			out = append(out, cut(" no replica matches the filter; esc clears it", w))
 		}
 		return out
 	}
-	below := v.partingLines(s, w)
-	if len(out)+len(below)+4 > h { // a few rows are worth more
-		below = below[:max(0, min(len(below), h-len(out)-4))]
-	}
-	room := max(1, h-len(out)-len(below)-1)
+	// A few rows are worth more than what stands below, and that more than all.
+	left := h - len(out)
+	below := v.below(s, rows, w, left-min(len(rows), max(3, left/2))-2)
+	room := max(1, left-len(below)-1)
 	if room > len(rows) || room > 5 {
 		room-- // for the legend
 	}
@@ -109,54 +125,77 @@ func (v *whatIf) drawAnswer(s *scene, w, h int) []string {
 	return append(out, below...)
 }
 
-func (v *whatIf) drawRows(s *scene, rows []*observe.Row, w, h int) (lines []string, kinds [numCellKinds]bool) {
+// below gives the panes that fit in h lines, the most telling first; the first
+// one that does not fit is cut, and ends it.
+func (v *whatIf) below(s *scene, rows []*whatIfRow, w, h int) []string {
+	v.list.sync(len(rows), v.list.height, func(i int) string { return string(rows[i].Replica) })
+	var out []string
+	for _, pane := range [][]string{
+		v.flipLines(w), v.partingLines(s, w), v.candidateLines(s, rows[v.list.cursor], w), v.noteLines(w),
+	} {
+		if room := h - len(out); len(pane) > room {
+			if room > 1 { // more than the empty line before it
+				out = append(out, pane[:room]...)
+			}
+			return out
+		}
+		out = append(out, pane...)
+	}
+	return out
+}
+
+func (v *whatIf) drawRows(s *scene, rows []*whatIfRow, w, h int) (lines []string, kinds [numCellKinds]bool) {
 	v.list.sync(len(rows), h, func(i int) string { return string(rows[i].Replica) })
 	visible := rows[v.list.top:min(len(rows), v.list.top+h)]
-	before, after := v.columns(rows, w)
 	name := len("replica")
 	for _, r := range visible {
 		name = max(name, ansi.StringWidth(nameOf(r.Replica)))
 	}
 	name = min(name, max(7, w/5))
-	wide := w - 2 - name
-	for _, c := range before {
-		wide -= c.w + 2
-	}
-	for _, c := range after {
-		wide -= c.w + 2
-	}
-	wide = max(1, wide-2)
 	blocks := len("prefix")
 	for _, r := range rows {
 		blocks = max(blocks, len(r.Cells))
 	}
-	wide = min(wide, blocks)
-	head := "  " + s.theme.head.render(fit("replica", name))
-	line := func(r *observe.Row, on func(int, string) string) string {
-		text := fit(nameOf(r.Replica), name)
-		for i, c := range before {
-			text += "  " + on(i, fit(c.text(r), c.w))
+	wide := w - 4 - name
+	cols := v.columns(rows, wide, blocks)
+	for _, c := range cols {
+		wide -= c.w + 2
+	}
+	wide = min(max(1, wide), blocks)
+	// line puts together what stands before the strip, the strip, and the rest.
+	line := func(lead, strip string, cell func(c *whatIfColumn) string) string {
+		before, after := "", ""
+		for i := range cols {
+			c := &cols[i]
+			if c.before {
+				before += "  " + cell(c)
+			} else {
+				after += "  " + cell(c)
+			}
 		}
-		k := blockStrip(r.Cells, wide)
-		for _, k := range k {
+		return lead + before + "  " + strip + after
+	}
+	head := s.theme.head.render
+	lines = append(lines, cut(line("  "+head(fit("replica", name)), head(fit("prefix", wide)), func(c *whatIfColumn) string {
+		if c.before {
+			return head(fit(c.head, c.w))
+		}
+		return head(fitRight(c.head, c.w))
+	}), w))
+	for i, r := range visible {
+		strip := blockStrip(r.Cells, wide)
+		for _, k := range strip {
 			kinds[k] = true
 		}
-		text += "  " + drawCells(k, s.theme) + strings.Repeat(" ", wide-len(k))
-		for _, c := range after {
-			text += "  " + fitRight(c.text(r), c.w)
-		}
-		return text
-	}
-	for _, c := range before {
-		head += "  " + s.theme.head.render(fit(c.head, c.w))
-	}
-	head += "  " + s.theme.head.render(fit("prefix", wide))
-	for _, c := range after {
-		head += "  " + s.theme.head.render(fitRight(c.head, c.w))
-	}
-	lines = append(lines, cut(head, w))
-	for i, r := range visible {
-		text := line(r, func(_ int, t string) string { return s.theme.trust(r.Trust.Word.Badness()).render(t) })
+		text := line(fit(nameOf(r.Replica), name), drawCells(strip, s.theme)+strings.Repeat(" ", wide-len(strip)), func(c *whatIfColumn) string {
+			switch {
+			case c.head == "trust":
+				return s.theme.trust(r.Trust.Word.Badness()).render(fit(c.text(r), c.w))
+			case c.before:
+				return fit(c.text(r), c.w)
+			}
+			return fitRight(c.text(r), c.w)
+		})
 		if v.list.top+i == v.list.cursor {
 			lines = append(lines, s.theme.selected(glyphMarker+" "+text, w))
 		} else {
@@ -164,6 +203,72 @@ func (v *whatIf) drawRows(s *scene, rows []*observe.Row, w, h int) (lines []stri
 		}
 	}
 	return lines, kinds
+}
+
+// flipLines names the smallest changes that flip the choice.
+func (v *whatIf) flipLines(w int) []string {
+	if v.why == nil || len(v.why.Flips) == 0 {
+		return nil
+	}
+	out := []string{"", cut(" The smallest changes that flip it:", w)}
+	for _, f := range v.why.Flips {
+		words := fmt.Sprintf("%-6s :set %s=%s (now %s): then %s", f.Kind, f.What, f.To, f.From, explain.Names(f.Then))
+		out = append(out, cut("   "+clean(words), w))
+	}
+	return out
+}
+
+// candidateLines tells all of the selected candidate: its terms in the router's
+// own words, and its load.
+func (v *whatIf) candidateLines(s *scene, r *whatIfRow, w int) []string {
+	c := r.cand
+	if c == nil {
+		return nil
+	}
+	out := append([]string{""}, boxHead(s.theme, nameOf(r.Replica)+": "+r.Trust.String(), w)...)
+	say := func(words string) {
+		if words != "" {
+			for _, line := range wrap(clean(words), w-2, 6) {
+				out = append(out, " "+line)
+			}
+		}
+	}
+	if c.Out != "" {
+		say("out: " + c.Out)
+	}
+	var terms []string
+	for _, t := range c.Terms {
+		if t.Cost != 0 {
+			terms = append(terms, t.Name+" "+explain.Number(t.Cost))
+		}
+	}
+	if c.Rank > 0 {
+		say("cost " + explain.Number(c.Cost) + " = " + strings.Join(terms, " + "))
+	}
+	say("load " + c.Load.Words())
+	if c.Load.State != route.LoadUnknown {
+		say(fmt.Sprintf("     active_prefill_tokens %d, active_decode_blocks %d, active_requests %d",
+			c.Load.PrefillTokens, c.Load.Blocks, c.Load.Requests))
+	}
+	say(c.Note)
+	return out
+}
+
+// noteLines says what holds for the whole answer.
+func (v *whatIf) noteLines(w int) []string {
+	if v.why == nil {
+		return nil
+	}
+	var out []string
+	for _, n := range v.why.Notes {
+		for _, line := range wrap("note: "+clean(n), w-2, 3) {
+			out = append(out, " "+line)
+		}
+	}
+	if len(out) > 0 {
+		out = append([]string{""}, out...)
+	}
+	return out
 }
 
 // partingLines says where the prompt leaves what is known.
@@ -183,6 +288,9 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 		who = nameOf(p.Replica) + " holds the nearest one, whose tokens were not kept"
 	}
 	words := fmt.Sprintf("It parts from every resident chain in block %s at token %s (from 0): %s.", group(p.Block), group(p.Token), who)
+	if d := v.divergence(); d != nil && d.Block == p.Block {
+		words += " From there on no cache has it (" + plural(d.Lost, "full block") + ")."
+	}
 	out := []string{""}
 	for _, line := range wrap(words, w-2, 3) {
 		out = append(out, " "+line)
@@ -191,6 +299,13 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 		out = append(out, cut("   stored  "+tokenRun(s.theme, p.Stored, p.Asked), w))
 	}
 	return append(out, cut("   asked   "+tokenRun(s.theme, p.Asked, p.Stored), w))
+}
+
+func (v *whatIf) divergence() *explain.Divergence {
+	if v.why == nil {
+		return nil
+	}
+	return v.why.Divergence
 }
 
 // deepestLines says which is the first block that nobody holds along the prefix.

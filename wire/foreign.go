@@ -21,6 +21,8 @@ func (j *jsonRecord) foreign(rec *Record) (err error) {
 	switch {
 	case name != "":
 		rec.Replica = name
+	case ok && isTopic(rec.Frames, PlaneActivity):
+		rec.Replica = LoadName(rec.Replica) // of many replicas, and none itself
 	case ok && !isTopic(rec.Frames, PlaneEvents):
 		// Another topic of the plane, whose sequence is none of a replica's.
 		*rec = Record{At: rec.At, Replica: rec.Replica, Kind: Note, Text: "a message of Dynamo's event plane under " + Printable(string(rec.Frames[0]))}

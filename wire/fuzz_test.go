@@ -170,6 +170,13 @@ func FuzzPlane(f *testing.F) {
 		if (ok || err != nil) && r.KVUsage > 1 || !ok && err != nil || r.Rank < 0 {
 			t.Errorf("%+v %v %v", r, ok, err)
 		}
+		activities, isActivity, err := DecodeActivity(all)
+		if err != nil && activities != nil || isActivity && ok {
+			t.Errorf("%v %v %v", activities, isActivity, err)
+		}
+		for _, a := range activities {
+			checkActivity(t, &a, body)
+		}
 		_, name, _ := PlaneSender(all)
 		_, n, payload, err := SplitFrames(all)
 		if err != nil {
@@ -189,6 +196,14 @@ func FuzzPlane(f *testing.F) {
 			t.Errorf("named %s, and the rank is %d", name, b.Rank)
 		}
 	})
+}
+
+func checkActivity(t *testing.T, a *Activity, body []byte) {
+	bad := a.Kind == BadActivity
+	if bad != (a.Err != nil) || bad != (a.Request == "") || bad != (a.Replica == "") ||
+		len(a.Blocks)+len(a.Request)+len(a.LoRA) > len(body) || a.PrefillTokens < 0 || a.ExpectedOutput < 0 {
+		t.Errorf("%+v", a)
+	}
 }
 
 func FuzzDynamoVerdict(f *testing.F) {

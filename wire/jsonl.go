@@ -40,8 +40,9 @@ const (
 //	"endpoint": "tcp://...", "frames": ["hex", ...]   of a ZMQ socket
 //	"subject":  "namespace...", "data": "hex"         of NATS
 //
-// Their replicas are named as by PlaneSender, engines after the endpoint. One
-// line at a time is in memory, of at most MaxLine bytes.
+// Their replicas are named as by PlaneSender, engines after the endpoint, and who
+// tells of bookings (see DecodeActivity) by LoadName after it. One line at a time
+// is in memory, of at most MaxLine bytes.
 type JSONL struct {
 	src io.Reader
 	r   *bufio.Reader

@@ -9,7 +9,8 @@ import (
 const loadSuffix = "/load"
 
 // LoadName is what a publisher is called that sends nothing but a replica's
-// load, such as SGLang's load socket. It is no replica itself.
+// load, such as SGLang's load socket, or the bookings of a router. It is no
+// replica itself.
 func LoadName(of Replica) Replica { return of + loadSuffix }
 
 // LoadOf gives the replica whose load a publisher of that name sends, and false

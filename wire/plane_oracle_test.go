@@ -183,6 +183,10 @@ func TestPlaneRecordings(t *testing.T) {
 			switch {
 			case rec.At == 0:
 				t.Errorf("%s %d: no time", file, i)
+			case topic == PlaneActivity:
+				if _, ok, err := DecodeActivity(rec.Frames); !ok || err != nil || !strings.HasSuffix(string(rec.Replica), loadSuffix) {
+					t.Errorf("%s %d: a booking as a record of %s, %v", file, i, rec.Replica, err)
+				}
 			case topic != PlaneEvents && topic != PlaneLoad:
 				if rec.Kind != Note || !strings.HasSuffix(rec.Text, topic) {
 					t.Errorf("%s %d: %+v", file, i, rec)

@@ -126,7 +126,12 @@ func readPrompt(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() // only read from
-	data, err := io.ReadAll(io.LimitReader(f, maxPromptFile+1))
+	return limited(f)
+}
+
+// limited reads what may be a prompt.
+func limited(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxPromptFile+1))
 	if err == nil && len(data) > maxPromptFile {
 		err = errTooLong
 	}

@@ -95,15 +95,21 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 	return o, nil
 }
 
-// snapshot gives what the source shows at its end, or a running fleet once the
-// time asked for is over. An error beside it says what could not be read.
-func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
+// seen is what was observed of a source.
+type seen interface {
+	Snapshot() *observe.Snapshot
+	Explain(context.Context, explain.Query) (*explain.Answer, error)
+}
+
+// look observes the source to its end, or a running fleet until the time asked
+// for is over. An error beside what was seen says what could not be read.
+func (in *input) look(cmd *cobra.Command) (seen, error) {
 	if in.from != "" {
 		o, err := in.observe(cmd, nil, nil)
 		if o == nil {
 			return nil, err
 		}
-		return o.Snapshot(), err
+		return o, err
 	}
 	period, cancel := in.wait(cmd.Context(), defaultPeriod)
 	defer cancel()
@@ -123,14 +129,23 @@ func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
 	}()
 	err = ended(ctx, live.Run(ctx, src))
 	done()
-	s := live.Snapshot()
 	if err == nil {
-		err = reached(s)
+		err = reached(live.Snapshot())
 	}
 	if err != nil {
 		err = inputError(err)
 	}
-	return s, err
+	return live, err
+}
+
+// snapshot gives what the source shows at its end. An error beside it says what
+// could not be read.
+func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
+	o, err := in.look(cmd)
+	if o == nil {
+		return nil, err
+	}
+	return o.Snapshot(), err
 }
 
 // noEvents is the error of a file that is a recording of something else.

@@ -1,4 +1,4 @@
-package tui
+package explain
 
 import (
 	"bytes"
@@ -10,16 +10,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/wire"
 )
+
+// MaxPrompt is the longest prompt that is looked up, in tokens.
+const MaxPrompt = 8 << 20
 
 // errText is said about everything that is not token ids.
 var errText = errors.New("this is no list of token ids; prompts as text come later: give token ids, such as [151644, 8948, 198]")
 
-// parseTokens reads token ids from a list, from numbers apart, or from a JSON
+// ParseTokens reads token ids from a list, from numbers apart, or from a JSON
 // object that holds them; note says where in the object they were.
-func parseTokens(text string) (tokens []wire.Token, note string, err error) {
+func ParseTokens(text string) (tokens []wire.Token, note string, err error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	body := strings.TrimLeft(text, " \t\r\n")
 	switch {
@@ -116,7 +118,7 @@ func charAt(text string, at int) int {
 
 // scanTokens reads ids that commas or white space part, in brackets or not.
 func scanTokens(b []byte) ([]wire.Token, error) {
-	out := make([]wire.Token, 0, min(len(b)/4+1, observe.MaxPrompt))
+	out := make([]wire.Token, 0, min(len(b)/4+1, MaxPrompt))
 	fail := func(at int, format string, args ...any) error {
 		return fmt.Errorf("character %s, after %s: %s", group(charAt(string(b), at)), plural(len(out), "id"), fmt.Sprintf(format, args...))
 	}
@@ -153,8 +155,8 @@ func scanTokens(b []byte) ([]wire.Token, error) {
 			if n == 0 {
 				return nil, fail(i, "%s is not a token id", wordAt(b[i:]))
 			}
-			if len(out) == observe.MaxPrompt {
-				return nil, fmt.Errorf("there are more than %s ids, the longest prompt that is looked up", group(observe.MaxPrompt))
+			if len(out) == MaxPrompt {
+				return nil, fmt.Errorf("there are more than %s ids, the longest prompt that is looked up", group(MaxPrompt))
 			}
 			out = append(out, id)
 			state = after
@@ -195,7 +197,7 @@ func wordAt(b []byte) string {
 	if n <= 0 || n > most {
 		n = min(len(b), most)
 	}
-	word := clean(strings.ToValidUTF8(string(b[:n]), "?"))
+	word := wire.Printable(strings.ToValidUTF8(string(b[:n]), "?"))
 	if n == most {
 		word += "…"
 	}

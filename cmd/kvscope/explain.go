@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/report"
+	"github.com/kvscope/kvscope/route"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// explainFlags are those of the command explain, but for its source.
+type explainFlags struct {
+	tokenIDs, model, page string
+	router                routerFlags
+	set                   []string
+	rate                  float64
+	blockSize             int
+}
+
+func newExplain() *cobra.Command {
+	var in input
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain [TEXT|@FILE|-]",
+		Short: "Say where a prompt would go, why, and what would change that",
+		Long: `explain says where a router would send a prompt, with the cost of every candidate,
+the term that decides, the smallest changes that flip the choice, and where the
+prompt leaves what is cached. The prompt is a list of token ids such as
+[151644, 8948, 198], or a JSON object that holds one.
+
+The fleet is that of a recording (--from FILE), or the running one, which it
+listens to for --for (10 s). The policy is Dynamo's default one, set as
+DYN_ROUTER_ variables of this environment, --router-flags and --router-config
+say, each of which wins over those before; --set wins over all:
+
+  --set router_temperature=0.5          a setting
+  --set REPLICA:active_requests=3       a load: active_prefill_tokens,
+                                        active_decode_blocks, active_requests
+  --set REPLICA:matched_blocks=12       what it holds of the prompt`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := f.query(cmd, args, &in)
+			if err != nil {
+				return err
+			}
+			fleet, err := in.look(cmd)
+			if fleet == nil {
+				return err
+			}
+			if f.page != "" {
+				page, pageErr := routerPage(cmd.Context(), f.page)
+				if q.Page = page; pageErr != nil {
+					err = inputError(errors.Join(err, pageErr))
+				}
+			}
+			a, askErr := fleet.Explain(cmd.Context(), q)
+			switch {
+			case errors.Is(askErr, explain.ErrNobody):
+				return inputError(errors.Join(err, askErr))
+			case askErr != nil:
+				return usageError("%w", askErr)
+			}
+			write := report.ExplainText
+			if in.json {
+				write = report.ExplainJSON
+			}
+			return first(write(cmd.OutOrStdout(), a, sentence(err)), err)
+		},
+	}
+	in.flags(cmd)
+	jsonFlag(cmd, &in.json)
+	fl := cmd.Flags()
+	fl.StringVar(&f.tokenIDs, "token-ids", "", "file with the prompt's token ids, or - for standard input")
+	fl.StringVar(&f.model, "model", "", "model that the prompt is for; needed where the fleet serves several")
+	fl.IntVar(&f.blockSize, "block-size", 0, "router's block size in tokens (default that of most replicas); needed where no replica tells its own")
+	f.router.add(fl)
+	fl.StringArrayVar(&f.set, "set", nil, "change a value: SETTING=VALUE or REPLICA:FIELD=VALUE; may be repeated")
+	fl.StringVar(&f.page, "router-metrics", "", "router's metrics page with the loads that it booked: URL, which is fetched once, or file")
+	fl.Float64Var(&f.rate, "prefill-rate", 0, "prompt tokens that a replica computes in a second; gives times in milliseconds")
+	return cmd
+}
+
+// query checks all that can be checked before the fleet is looked at.
+func (f *explainFlags) query(cmd *cobra.Command, args []string, in *input) (explain.Query, error) {
+	fail := func(format string, args ...any) (explain.Query, error) {
+		return explain.Query{}, usageError(format, args...)
+	}
+	if f.rate != 0 && !(f.rate >= 1e-3 && f.rate <= 1e12) {
+		return fail("--prefill-rate %v: give tokens in a second, such as 12000", f.rate)
+	}
+	if f.blockSize < 0 {
+		return fail("--block-size %d: give tokens, such as 16", f.blockSize)
+	}
+	cfg, pool, err := f.router.config(os.Getenv)
+	if err != nil {
+		return fail("%w", err)
+	}
+	q := explain.Query{Model: f.model, BlockSize: f.blockSize, Config: &cfg, Pool: pool, PrefillRate: f.rate}
+	for _, s := range f.set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok || key == "" {
+			return fail("--set %q: give SETTING=VALUE or REPLICA:FIELD=VALUE", s)
+		}
+		q.Edits = append(q.Edits, explain.Edit{Key: key, Value: value})
+		if strings.Contains(key, ":") {
+			continue // who is there is not known yet
+		}
+		if _, _, err := route.Edit(&cfg, nil, key, value); err != nil {
+			return fail("--set: %w", err)
+		}
+	}
+	text, what, err := f.prompt(cmd.InOrStdin(), args, in.from == "-")
+	if err != nil {
+		return explain.Query{}, err
+	}
+	if q.Tokens, _, err = explain.ParseTokens(string(text)); err != nil {
+		return fail("%s: %w", what, err)
+	}
+	return q, nil
+}
+
+// prompt reads what was asked about, and says what it was.
+func (f *explainFlags) prompt(stdin io.Reader, args []string, taken bool) (text []byte, what string, err error) {
+	if (len(args) == 1) == (f.tokenIDs != "") {
+		return nil, "", usageError("give one prompt: token ids, @FILE or - after explain, or --token-ids FILE")
+	}
+	path := f.tokenIDs
+	if len(args) == 1 {
+		file, ok := strings.CutPrefix(args[0], "@")
+		switch {
+		case args[0] == "-":
+			path = "-"
+		case !ok:
+			return []byte(args[0]), "the prompt", nil
+		default:
+			path = file
+		}
+	}
+	switch {
+	case path == "-" && taken:
+		return nil, "", usageError("the recording and the prompt cannot both come from standard input")
+	case path == "-":
+		text, err = limited(stdin)
+		path = "standard input"
+	default:
+		text, err = readPrompt(path)
+	}
+	if err != nil {
+		return nil, "", inputError(fmt.Errorf("the prompt of %s: %w", path, err))
+	}
+	return text, path, nil
+}
+
+// routerPage gets the loads of a router's metrics page.
+func routerPage(ctx context.Context, where string) (*explain.Page, error) {
+	var text []byte
+	page := &explain.Page{}
+	if strings.HasPrefix(where, "http://") || strings.HasPrefix(where, "https://") {
+		p, err := fleet.NewProber(fleet.Options{}).Probe(ctx, where)
+		if err != nil {
+			return nil, fmt.Errorf("the router's metrics: %w", err)
+		}
+		text, page.At = p.Body, p.Received
+	} else {
+		var err error
+		if text, err = readPrompt(where); err != nil {
+			return nil, fmt.Errorf("the router's metrics: %w", err)
+		}
+	}
+	facts, err := fleet.ParseRouter(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("the router's metrics of %s: %w", where, err)
+	}
+	for _, w := range facts.Workers {
+		page.Workers = append(page.Workers, workerLoad(facts.Router, &w))
+	}
+	return page, nil
+}
+
+// workerLoad gives what a router's page says of a worker: Dynamo's says nothing
+// of requests, and SGLang's nothing else.
+func workerLoad(router string, w *fleet.RouterWorker) explain.WorkerLoad {
+	if router == "dynamo" {
+		return explain.WorkerLoad{
+			Replica: wire.Replica(fmt.Sprintf("%s/%d", w.ID, max(0, w.Rank))), PrefillTokens: w.PrefillTokens, Blocks: w.Blocks, Requests: -1,
+		}
+	}
+	name := w.ID
+	if u, err := url.Parse(w.ID); err == nil && u.Host != "" {
+		name = u.Host // as an engine is called that was not given a name
+	}
+	return explain.WorkerLoad{Replica: wire.Replica(name), PrefillTokens: -1, Blocks: -1, Requests: w.Active}
+}

@@ -1,0 +1,154 @@
+package report
+
+import (
+	"io"
+
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// ExplainSchema is that of ExplainJSON.
+const ExplainSchema = "kvscope.explain/1"
+
+type jsonExplain struct {
+	Schema     string          `json:"schema"`
+	At         wire.Time       `json:"at"`
+	Damage     string          `json:"damage,omitempty"`
+	Prompt     jsonPrompt      `json:"prompt"`
+	Model      string          `json:"model"`
+	Policy     string          `json:"policy"`
+	Rule       string          `json:"rule"`
+	Config     []jsonSetting   `json:"config"`
+	Candidates []jsonCandidate `json:"candidates"`
+	// Choice are all that can be chosen, the likeliest first, and Best those that
+	// cost least: others are in Choice where one is drawn.
+	Choice   []wire.Replica `json:"choice"`
+	Best     []wire.Replica `json:"best"`
+	Deciding string         `json:"deciding_term"`
+	Margin   float64        `json:"margin"`
+	Against  wire.Replica   `json:"against"`
+	Why      string         `json:"why"`
+	Cancels  []string       `json:"cancels"`
+	Trace    []string       `json:"trace"`
+	Flip     []jsonFlip     `json:"flip"`
+	Diverges *jsonDiverges  `json:"divergence"`
+	Notes    []string       `json:"notes"`
+}
+
+type jsonPrompt struct {
+	Tokens    int `json:"tokens"`
+	Blocks    int `json:"blocks"`
+	BlockSize int `json:"block_size"`
+}
+
+type jsonSetting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+}
+
+type jsonCandidate struct {
+	Replica wire.Replica `json:"replica"`
+	Trust   string       `json:"trust"`
+	Matched jsonTiers    `json:"matched"`
+	Certain int          `json:"certain"`
+	Cached  int          `json:"predicted_cached_tokens"`
+	// Terms are what each adds to the cost, and Values the terms in the router's
+	// own units.
+	Terms       map[string]float64 `json:"terms"`
+	Values      map[string]float64 `json:"values"`
+	Cost        *float64           `json:"cost"`
+	Rank        int                `json:"rank"`
+	Probability float64            `json:"probability"`
+	Out         string             `json:"out"`
+	Formula     string             `json:"formula"`
+	Load        string             `json:"load"`
+	Loads       jsonLoads          `json:"load_values"`
+	WaitMS      *float64           `json:"wait_ms"`
+	PrefillMS   *float64           `json:"prefill_ms"`
+	Note        string             `json:"note"`
+}
+
+type jsonLoads struct {
+	Prefill  int       `json:"active_prefill_tokens"`
+	Blocks   int       `json:"active_decode_blocks"`
+	Shared   int       `json:"shared_prefix_blocks"`
+	Requests int       `json:"active_requests"`
+	From     string    `json:"from"`
+	At       wire.Time `json:"at"`
+	Missing  []string  `json:"missing"`
+	Note     string    `json:"note"`
+}
+
+type jsonFlip struct {
+	Kind string         `json:"kind"`
+	What string         `json:"what"`
+	From string         `json:"from"`
+	To   string         `json:"to"`
+	Then []wire.Replica `json:"then"`
+}
+
+type jsonDiverges struct {
+	Token   int          `json:"token"`
+	Block   int          `json:"block"`
+	Against wire.Replica `json:"against"`
+	// TokenKnown is false where the nearest chain's tokens were not kept: token is
+	// then the block's first one.
+	TokenKnown bool `json:"token_known"`
+	Lost       int  `json:"blocks_lost"`
+}
+
+// ExplainJSON writes where a prompt would go as kvscope.explain/1; damage as for
+// JSON. Lists are never null.
+func ExplainJSON(w io.Writer, a *explain.Answer, damage string) error {
+	j := jsonExplain{
+		Schema: ExplainSchema, At: a.Now, Damage: damage, Prompt: jsonPrompt{a.Tokens, a.Blocks, a.BlockSize},
+		Model: a.Model, Policy: a.Policy, Rule: a.Rule, Config: []jsonSetting{}, Candidates: []jsonCandidate{},
+		Choice: full(a.Choice), Best: full(a.Best), Deciding: a.Deciding, Margin: a.Margin, Against: a.Against,
+		Why: a.Why, Cancels: full(a.Cancels), Trace: full(a.Trace), Flip: []jsonFlip{}, Notes: full(a.Notes),
+	}
+	for _, s := range a.Config {
+		j.Config = append(j.Config, jsonSetting(s))
+	}
+	for i := range a.Candidates {
+		j.Candidates = append(j.Candidates, candidateJSON(&a.Candidates[i]))
+	}
+	for _, f := range a.Flips {
+		j.Flip = append(j.Flip, jsonFlip{f.Kind.String(), f.What, f.From, f.To, full(f.Then)})
+	}
+	if d := a.Divergence; d != nil {
+		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost}
+	}
+	return write(w, j)
+}
+
+// full is a list that is not null.
+func full[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func candidateJSON(c *explain.Candidate) jsonCandidate {
+	j := jsonCandidate{
+		Replica: c.Replica, Trust: c.Trust.Words, Certain: c.Certain, Cached: c.CachedTokens,
+		Matched: jsonTiers{c.Match[wire.Device], c.Match[wire.Host], c.Match[wire.Disk], c.Match[wire.External]},
+		Terms:   map[string]float64{}, Values: map[string]float64{}, Rank: c.Rank, Probability: c.Probability,
+		Out: c.Out, Formula: c.Scored.Rule, Load: c.Load.State.String(), Note: c.Note,
+		Loads: jsonLoads{
+			c.Load.PrefillTokens, c.Load.Blocks, c.Load.Prefix, c.Load.Requests,
+			c.Load.From, c.Load.At, full(c.Load.Missing), c.Load.Note,
+		},
+	}
+	for _, t := range c.Terms {
+		j.Terms[t.Name], j.Values[t.Name] = t.Cost, t.Value
+	}
+	if c.Rank > 0 {
+		j.Cost = &c.Cost
+	}
+	if c.Timed {
+		j.WaitMS, j.PrefillMS = &c.WaitMS, &c.PrefillMS
+	}
+	return j
+}

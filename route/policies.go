@@ -1,0 +1,112 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy is one router's rule.
+type Policy struct {
+	Name string
+	// Rule is the rule in one line.
+	Rule string
+	// settings are what it can be configured with.
+	settings []setting
+	// affinity says that an eligible candidate that a session went to before is
+	// the only one looked at.
+	affinity bool
+	// infer adds what a layer of settings implies, finish what all of them do.
+	infer  func(c *Config, layer []Setting)
+	finish func(c *Config)
+	// rank fills the keys of the eligible candidates.
+	rank func(in *input)
+	// tell fills the terms and the words of an eligible candidate.
+	tell func(in *input, at int, s *Scored)
+	// chances fills the probabilities of the eligible candidates; nil leaves ties
+	// to chance and nothing else.
+	chances func(in *input, p []float64)
+	// steps tells what the rule did, and then names what ties are broken by.
+	steps func(in *input) []string
+	then  string
+}
+
+// policies is the table of rules.
+var policies = []Policy{
+	{
+		Name:     "dynamo",
+		Rule:     "lowest cost = prefill_load_scale * max(0, raw_prefill_blocks - overlap_credit_blocks) + decode_blocks + active_request_cost_blocks",
+		settings: dynamoSettings,
+		affinity: true,
+		infer:    inferDynamo,
+		finish:   finishDynamo,
+		rank:     rankDynamo,
+		tell:     tellDynamo,
+		chances:  dynamoChances,
+		steps:    dynamoSteps,
+	},
+	{
+		Name:     "dynamo-two-tier-cost-fn",
+		Rule:     "the least loaded if the loads differ much, else the least loaded of those with the longest overlap if it is long, else the least loaded",
+		settings: twoTierSettings,
+		rank:     rankTwoTier,
+		tell:     tellTwoTier,
+		steps:    twoTierSteps,
+		then:     "active_requests",
+	},
+	{
+		Name:  "affinity",
+		Rule:  "the longest match, whatever the load",
+		rank:  rankAffinity,
+		tell:  tellAffinity,
+		steps: noSteps,
+	},
+	{
+		Name:  "least-loaded",
+		Rule:  "the fewest active requests, whatever the match",
+		rank:  rankLeastLoaded,
+		tell:  tellLeastLoaded,
+		steps: noSteps,
+	},
+	{
+		Name:     "round-robin",
+		Rule:     "one after the other, in the order given",
+		settings: roundRobinSettings,
+		rank:     rankRoundRobin,
+		tell:     tellRoundRobin,
+		steps:    roundRobinSteps,
+	},
+	{
+		Name:    "power-of-two",
+		Rule:    "of two candidates drawn at random, the one with fewer active requests",
+		rank:    rankLeastLoaded,
+		tell:    tellLeastLoaded,
+		chances: powerOfTwoChances,
+		steps:   powerOfTwoSteps,
+	},
+}
+
+// policyTypes are the names of policies in Dynamo's policy file.
+var policyTypes = map[string]string{
+	"default":                 "dynamo",
+	"dynamo-default-cost-fn":  "dynamo",
+	"dynamo-two-tier-cost-fn": "dynamo-two-tier-cost-fn",
+}
+
+// Policies names all policies, Dynamo's default first.
+func Policies() []string {
+	out := make([]string, len(policies))
+	for i := range policies {
+		out[i] = policies[i].Name
+	}
+	return out
+}
+
+// Named finds a policy.
+func Named(name string) (*Policy, error) {
+	at := slices.IndexFunc(policies, func(p Policy) bool { return p.Name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("no policy is called %q: there are %s", name, strings.Join(Policies(), ", "))
+	}
+	return &policies[at], nil
+}

@@ -1,0 +1,96 @@
+package route
+
+import (
+	"fmt"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// This file holds the reference policies, which a real router is measured by.
+
+func noSteps(*input) []string { return nil }
+
+// missing is how many of the prompt's complete blocks a candidate does not hold.
+func missing(in *input, c *Candidate) float64 {
+	return float64(max(0, in.req.Blocks()-c.matched()))
+}
+
+func rankAffinity(in *input) {
+	for n, i := range in.eligible {
+		in.keys[n] = key{cost: missing(in, &in.cands[i])}
+	}
+}
+
+func tellAffinity(in *input, at int, s *Scored) {
+	c := &in.cands[in.eligible[at]]
+	s.Terms = []Term{{"missing_blocks", s.Cost, s.Cost}}
+	s.Rule = fmt.Sprintf("%s: %d of %d blocks", wire.Printable(string(s.Replica)), c.matched(), in.req.Blocks())
+}
+
+func rankLeastLoaded(in *input) {
+	for n, i := range in.eligible {
+		in.keys[n] = key{cost: float64(in.cands[i].load().Requests)}
+	}
+}
+
+func tellLeastLoaded(_ *input, _ int, s *Scored) {
+	s.Terms = []Term{{"active_requests", s.Cost, s.Cost}}
+	s.Rule = fmt.Sprintf("%s: %s active requests", wire.Printable(string(s.Replica)), number(s.Cost))
+}
+
+const robinTurn = 0
+
+var roundRobinSettings = []setting{robinTurn: {name: "turn", def: "", kind: optional}}
+
+// rankRoundRobin counts the turns until a candidate's own. Where the router
+// stands is not known unless it is said, so then each can be next.
+func rankRoundRobin(in *input) {
+	if !in.cfg.given(robinTurn) {
+		return
+	}
+	size := len(in.eligible)
+	for n := range in.eligible {
+		turn := int(min(in.cfg.num(robinTurn), maxCount)) % size
+		in.keys[n] = key{cost: float64((n - turn + size) % size)}
+	}
+}
+
+func tellRoundRobin(_ *input, _ int, s *Scored) {
+	s.Terms = []Term{{"turns_to_wait", s.Cost, s.Cost}}
+	s.Rule = fmt.Sprintf("%s: %s turns to wait", wire.Printable(string(s.Replica)), number(s.Cost))
+}
+
+func roundRobinSteps(in *input) []string {
+	if in.cfg.given(robinTurn) {
+		return nil
+	}
+	return []string{"where the router stands is not known: each can be next (the setting turn says it)"}
+}
+
+// powerOfTwoChances counts the pairs that a candidate wins. A tie of the two is
+// as likely to go either way.
+func powerOfTwoChances(in *input, p []float64) {
+	n := len(in.keys)
+	if n == 1 {
+		p[0] = 1
+		return
+	}
+	pairs := float64(n) * float64(n-1) / 2
+	for i, a := range in.keys {
+		wins := 0.0
+		for j, b := range in.keys {
+			switch c := a.compare(b); {
+			case i == j || c > 0:
+			case c == 0:
+				wins += 0.5
+			default:
+				wins++
+			}
+		}
+		p[i] = wins / pairs
+	}
+}
+
+func powerOfTwoSteps(in *input) []string {
+	return []string{fmt.Sprintf("two of %d are drawn, each pair as likely as any other", len(in.eligible))}
+}

@@ -1,0 +1,283 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// query is a question to the indexer or the selection service.
+type query struct {
+	Tokens []wire.Token `json:"token_ids"`
+	Model  string       `json:"model_name"`
+	LoRA   string       `json:"lora_name,omitempty"`
+	Salt   string       `json:"cache_salt,omitempty"`
+}
+
+func (p *Prompt) query() query {
+	return query{Tokens: p.Tokens, Model: p.Model, LoRA: p.LoRA, Salt: p.Salt}
+}
+
+// scores is the indexer's answer. All counts are in tokens. Those of a worker
+// are the most of all its ranks, and those of lower tiers include the tiers
+// above.
+type scores struct {
+	Instances map[string]overlap `json:"instances"`
+}
+
+type overlap struct {
+	Ranks map[string]count `json:"dp"` // on the device
+	CPU   count            `json:"cpu"`
+	Disk  count            `json:"disk"`
+}
+
+func (s *scores) matches() (*Matches, error) {
+	if s.Instances == nil {
+		return nil, errors.New("the answer has no instances: is this the address of Dynamo's standalone indexer?")
+	}
+	m := &Matches{}
+	for worker, o := range s.Instances {
+		for rank, device := range o.Ranks {
+			replica, err := named(worker, rank)
+			if err != nil {
+				return nil, err
+			}
+			h := Held{Replica: replica, DeviceOnly: len(o.Ranks) > 1}
+			h.Tokens[wire.Device] = int(device)
+			if !h.DeviceOnly {
+				h.Tokens[wire.Host] = int(max(0, o.CPU-device))
+				h.Tokens[wire.Disk] = int(max(0, o.Disk-max(o.CPU, device)))
+			}
+			m.Rows = append(m.Rows, h)
+		}
+	}
+	m.sort()
+	return m, nil
+}
+
+// Query asks Dynamo's standalone indexer who holds what of a prompt.
+func (c *Client) Query(ctx context.Context, indexer string, p Prompt) (*Matches, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	var s scores
+	if err := c.post(ctx, indexer, "query", p.query(), &s); err != nil {
+		return nil, err
+	}
+	return s.matches()
+}
+
+// QueryByHash asks it the same by the local hashes of the prompt's complete
+// blocks (see blockhash.Rolling), which hold LoRA and salt: no token is sent.
+func (c *Client) QueryByHash(ctx context.Context, indexer, model string, locals []uint64) (*Matches, error) {
+	if model == "" {
+		return nil, errors.New("the indexer is asked about one model: name it")
+	}
+	body := struct {
+		Hashes []int64 `json:"block_hashes"`
+		Model  string  `json:"model_name"`
+	}{make([]int64, len(locals)), model}
+	for i, h := range locals {
+		body.Hashes[i] = int64(h)
+	}
+	var s scores
+	if err := c.post(ctx, indexer, "query_by_hash", body, &s); err != nil {
+		return nil, err
+	}
+	return s.matches()
+}
+
+// Listener is a socket that an indexer listens to.
+type Listener struct {
+	Replica      wire.Replica
+	Model, Group string
+	BlockSize    int
+	// Endpoint is the engine's event socket, which tells replicas apart where
+	// names do not.
+	Endpoint string
+	// Status is its own word for it; an active listener can still have missed
+	// all that its chains begin with.
+	Status, LastError string
+}
+
+// Workers asks the standalone indexer whom it listens to.
+func (c *Client) Workers(ctx context.Context, indexer string) ([]Listener, error) {
+	var list []struct {
+		ID        uint64 `json:"instance_id"`
+		Model     string `json:"model_name"`
+		Group     string `json:"routing_group"`
+		BlockSize count  `json:"block_size"`
+		Listeners map[string]struct {
+			Endpoint  string `json:"endpoint"`
+			Status    string `json:"status"`
+			LastError string `json:"last_error"`
+		} `json:"listeners"`
+	}
+	if err := c.get(ctx, indexer, "workers", &list); err != nil {
+		return nil, err
+	}
+	var out []Listener
+	for _, w := range list {
+		for rank, l := range w.Listeners {
+			replica, err := named(strconv.FormatUint(w.ID, 10), rank)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, Listener{
+				Replica: replica, Model: w.Model, Group: w.Group, BlockSize: int(w.BlockSize),
+				Endpoint: l.Endpoint, Status: l.Status, LastError: l.LastError,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b Listener) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Replica, b.Replica))
+	})
+	return out, nil
+}
+
+// Holding is how much an index holds of one replica.
+type Holding struct {
+	Model, Group string
+	BlockSize    int
+	Replica      wire.Replica
+	Blocks       [wire.NumTiers]int
+}
+
+// maxDump bounds a dump, in bytes. It has about 120 for each block, and is
+// counted as it comes.
+const maxDump = 1 << 30
+
+// Dump asks the standalone indexer for all that it holds, and counts it. A
+// replica that it holds nothing of is left out.
+func (c *Client) Dump(ctx context.Context, indexer string) ([]Holding, error) {
+	var d dump
+	err := c.call(ctx, http.MethodGet, indexer, "dump", nil, func(r io.Reader) error {
+		limited := &io.LimitedReader{R: r, N: maxDump}
+		err := d.read(json.NewDecoder(limited))
+		if err != nil && limited.N == 0 {
+			return fmt.Errorf("the dump has more than %d bytes", maxDump)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(d.all, func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Replica, b.Replica))
+	})
+	return d.all, nil
+}
+
+// dump counts {"model:group": {"block_size": N, "events": [...]}, ...} without
+// holding it.
+type dump struct {
+	all []Holding
+	at  map[wire.Replica]int // of the group that is read
+}
+
+// planeTiers are the words that Dynamo's events have for tiers.
+var planeTiers = map[string]wire.Tier{"device": wire.Device, "host_pinned": wire.Host, "disk": wire.Disk, "external": wire.External}
+
+type dumped struct {
+	Worker uint64 `json:"worker_id"`
+	Tier   string `json:"storage_tier"`
+	Event  struct {
+		Rank uint32 `json:"dp_rank"`
+		Data struct {
+			Stored struct {
+				Blocks []struct{} `json:"blocks"`
+			} `json:"stored"`
+		} `json:"data"`
+	} `json:"event"`
+}
+
+var errDump = errors.New("the dump is cut off or not of the form known: is this the address of Dynamo's standalone indexer?")
+
+func (d *dump) read(dec *json.Decoder) error {
+	return object(dec, func(key string) error {
+		model, group := group(key)
+		from, size := len(d.all), count(0)
+		d.at = map[wire.Replica]int{}
+		err := object(dec, func(field string) error {
+			switch field {
+			case "block_size":
+				return decode(dec, &size)
+			case "events":
+				return d.events(dec, model, group)
+			}
+			return decode(dec, &json.RawMessage{})
+		})
+		for i := from; i < len(d.all); i++ {
+			d.all[i].BlockSize = int(size)
+		}
+		return err
+	})
+}
+
+func (d *dump) events(dec *json.Decoder, model, group string) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return cmp.Or(err, errDump)
+	}
+	for dec.More() {
+		var e dumped
+		if err := decode(dec, &e); err != nil {
+			return err
+		}
+		tier, ok := planeTiers[e.Tier]
+		if !ok {
+			return fmt.Errorf("the dump has blocks on %q, which is no tier known", wire.Printable(e.Tier))
+		}
+		replica := name(e.Worker, e.Event.Rank)
+		at, ok := d.at[replica]
+		if !ok {
+			at = len(d.all)
+			d.at[replica] = at
+			d.all = append(d.all, Holding{Model: model, Group: group, Replica: replica})
+		}
+		d.all[at].Blocks[tier] += len(e.Event.Data.Stored.Blocks)
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// object reads an object, and calls field for the value of each key.
+func object(dec *json.Decoder, field func(key string) error) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return errDump
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return errDump
+		}
+		if err := field(key.(string)); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return errDump
+	}
+	return nil
+}
+
+// decode reads a value, and keeps what the network says apart from what is
+// wrong with the value.
+func decode(dec *json.Decoder, v any) error {
+	err := dec.Decode(v)
+	var (
+		syntax *json.SyntaxError
+		wrong  *json.UnmarshalTypeError
+	)
+	if errors.As(err, &syntax) || errors.As(err, &wrong) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return errDump
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// promptParts says what was asked and as of when.
+func (v *whatIf) promptParts(s *scene) []string {
+	var sizes []string
+	for i := range v.answer.Rows {
+		r := &v.answer.Rows[i]
+		if r.BlockSize <= 0 {
+			continue
+		}
+		if words := plural(r.Blocks, "block") + " of " + group(r.BlockSize); !slices.Contains(sizes, words) {
+			sizes = append(sizes, words)
+		}
+	}
+	parts := []string{s.theme.title.render("prompt " + plural(v.answer.Tokens, "token"))}
+	if len(sizes) > 0 {
+		parts = append(parts, strings.Join(sizes[:min(len(sizes), 3)], ", "))
+	}
+	if v.rule.model != "" {
+		parts = append(parts, "model "+clean(v.rule.model))
+	}
+	if v.why != nil {
+		parts = append(parts, "policy "+v.why.Policy)
+	}
+	now := "as of " + clock(v.answer.Now) + " UTC"
+	if s.frozen && !s.recording {
+		now = s.theme.warn.render("as of now, " + clock(v.answer.Now) + " UTC: the screen is frozen")
+	}
+	parts = append(parts, now)
+	if v.busy && v.reading { // asking again goes on all the time in a live fleet
+		parts = append(parts, "reading another prompt")
+	}
+	if v.note != "" {
+		parts = append(parts, s.theme.dim.render("read from "+v.note))
+	}
+	for i := range parts[1:] {
+		parts[i+1] = "· " + parts[i+1]
+	}
+	return parts
+}
+
+// verdict says in a sentence who holds most.
+func (v *whatIf) verdict() string {
+	if len(v.answer.Rows) == 0 {
+		return "No replica has been seen."
+	}
+	best := &v.answer.Rows[0]
+	for i := range v.answer.Rows {
+		if r := &v.answer.Rows[i]; r.CachedTokens > best.CachedTokens {
+			best = r
+		}
+	}
+	if best.CachedTokens == 0 {
+		return "No replica holds its beginning: it is computed from the first token, wherever it goes."
+	}
+	return fmt.Sprintf("%s holds most: %s of %s tokens (%s) would come from its cache.",
+		nameOf(best.Replica), about(best)+group(best.CachedTokens), group(v.answer.Tokens), v.share(&whatIfRow{Row: best}))
+}
