@@ -54,6 +54,13 @@ func TestRedactPlane(t *testing.T) {
 			}
 			out := r.Record(rec)
 			copies = append(copies, out.Frames...)
+			if _, booking, _ := wire.DecodeActivity(rec.Frames); booking {
+				// Its hashes are of whole prompts, and a copy's contents give others.
+				if len(bytes.Join(out.Frames, nil)) > 0 || r.count.Odd == 0 {
+					t.Errorf("a booking became %q", out.Frames)
+				}
+				continue
+			}
 			_, name, ok := wire.PlaneSender(out.Frames)
 			if !ok || name != out.Replica || name == rec.Replica || strings.Contains(string(name), "pod") {
 				t.Errorf("%s became %s, and its message is of %s", rec.Replica, out.Replica, name)

@@ -30,7 +30,8 @@ type Redaction struct {
 	// Payloads counts messages that were re-encoded.
 	Payloads uint64
 	// Undecodable counts payloads that are no batch, and Odd messages without
-	// the frames of one. In the copy both are empty, so that no sequence number
+	// the frames of one, routers' bookings included, whose hashes of whole prompts
+	// would fit nothing in the copy. In the copy both are empty, so that no sequence number
 	// is missing there and what could not be read still cannot.
 	Undecodable, Odd uint64
 	// Events counts unknown and unreadable events, whose place an empty one of
@@ -242,7 +243,7 @@ func (r *Redactor) model(name string) string {
 
 // String sums the losses up, for people.
 func (c Redaction) String() string {
-	return fmt.Sprintf("%s, %d payloads re-encoded; left out: %d payloads that could not be decoded, %d odd messages, "+
+	return fmt.Sprintf("%s, %d payloads re-encoded; left out: %d payloads that could not be decoded, %d odd messages and routers' bookings, "+
 		"%d unknown or unreadable events, %d unknown fields, %d opaque token lists, %d lines of metrics pages, %d notes and errors",
 		records(c.Records), c.Payloads, c.Undecodable, c.Odd, c.Events, c.Fields, c.Opaque, c.Lines, c.Texts)
 }

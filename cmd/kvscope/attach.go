@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -161,8 +162,8 @@ func (a *attachment) inform(describe func(wire.Replica, wire.Facts)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.describe = describe
-	for _, m := range a.members {
-		a.tell(m)
+	for _, name := range slices.Sorted(maps.Keys(a.members)) { // the order shows
+		a.tell(a.members[name])
 	}
 }
 
