@@ -161,7 +161,7 @@ func (k *asking) indexer(ctx context.Context, at string) (remote.Answer, *explai
 	}
 	size := 0
 	for _, l := range listeners {
-		if ours, ok := k.sockets[socketPlace(l.Endpoint)]; ok && k.names[l.Replica] == "" {
+		if ours, ok := k.sockets[socketPlace(l.Endpoint)]; ok && k.names[l.Replica] == "" && k.candidate(l.Replica) == nil {
 			k.names[l.Replica] = ours
 		}
 		if l.Model == k.prompt.Model {
@@ -251,13 +251,20 @@ func (k *asking) away(at wire.Time) wire.Time { return max(at-k.answer.Now, k.an
 // share is how much of the prompt a replica has on its device, as a router counts
 // it: of all blocks that the prompt fills or begins.
 func (k *asking) share(r wire.Replica) (float64, bool) {
-	given := &k.answer.Given
-	at := slices.IndexFunc(given.Candidates, func(c route.Candidate) bool { return c.Replica == r })
-	if at < 0 {
+	c, req := k.candidate(r), &k.answer.Given.Request
+	if c == nil {
 		return 0, false
 	}
-	size := given.Request.BlockSize
-	return float64(given.Candidates[at].Match[wire.Device]) / float64((given.Request.Tokens+size-1)/size), true
+	return float64(c.Match[wire.Device]) / float64((req.Tokens+req.BlockSize-1)/req.BlockSize), true
+}
+
+// candidate finds one by our name, and is nil where it is none.
+func (k *asking) candidate(r wire.Replica) *route.Candidate {
+	all := k.answer.Given.Candidates
+	if at := slices.IndexFunc(all, func(c route.Candidate) bool { return c.Replica == r }); at >= 0 {
+		return &all[at]
+	}
+	return nil
 }
 
 // compare looks at the index once more, and holds an answer against ours.
@@ -302,7 +309,7 @@ func (k *asking) strangers(theirs *remote.Answer) (one wire.Replica, all bool) {
 		named = append(named, l.Replica)
 	}
 	for _, r := range named {
-		if slices.ContainsFunc(k.answer.Given.Candidates, func(c route.Candidate) bool { return c.Replica == k.named(r) }) {
+		if k.candidate(k.named(r)) != nil {
 			return "", false
 		}
 		one = r

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/sim"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -258,6 +262,53 @@ func TestExplainStrangers(t *testing.T) {
 		if text := explainRecorded(t, exitInput, "--trace", trace); !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+}
+
+// moving is a fleet in which a block arrives after the first look.
+type moving struct {
+	seen
+	index *index.Index
+	looks int
+}
+
+func (m *moving) Explain(_ context.Context, q explain.Query) (*explain.Answer, error) {
+	if m.looks++; m.looks == 2 {
+		e := wire.Event{Kind: wire.Stored, BlockSize: 2, Group: -1, Hashes: []wire.Handle{wire.IntHandle(1)}, Tokens: q.Tokens[:2]}
+		m.index.Apply("8/0", &e, false)
+	}
+	f := explain.Fleet{Now: 1, Index: m.index, Loads: explain.NewLoads()}
+	for _, name := range []wire.Replica{"7/0", "8/0"} {
+		f.Replicas = append(f.Replicas, explain.Replica{Name: name, Trust: explain.Trust{Model: "m"}})
+	}
+	return explain.Candidates(f, q)
+}
+
+// TestExplainAskedMeanwhile: an event that comes while a router is asked is told
+// from a real difference. Before it, 7/0 is chosen by a load given by hand.
+func TestExplainAskedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newRouters(t, map[string]string{"GET /metrics": registered, "POST /v1/completions": fmt.Sprintf(probed, 8)})
+	policy, err := route.Named("dynamo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := policy.Configure(route.Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &moving{index: index.New(index.Options{})}
+	q := explain.Query{Tokens: []wire.Token{1, 2, 3}, BlockSize: 2, Config: &cfg, Edits: []explain.Edit{{Key: "8/0:active_prefill_tokens", Value: "1"}}}
+	a, err := m.Explain(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&askFlags{router: r.URL}).ask(t.Context(), m, nil, q, a); err != nil {
+		t.Fatal(err)
+	}
+	want := "they chose 8/0, here it would be 7/0: an event arrived in between, and with what is known now the choice is theirs (1 block on 8/0, device, now, 0 before)"
+	if len(a.Asked) != 1 || a.Asked[0].Why != want || a.Asked[0].Choice != "8/0" || m.looks != 2 {
+		t.Errorf("%+v, want %q", a.Asked, want)
 	}
 }
 
