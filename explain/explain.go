@@ -79,6 +79,48 @@ type Answer struct {
 	Divergence *Divergence
 	// Notes are what else to know.
 	Notes []string
+	// Given is what the rule was asked, with all edits made.
+	Given Given
+	// Asked is what live routers said of the prompt, filled in by who asked them.
+	Asked []Asked
+}
+
+// Given is what a rule decides by.
+type Given struct {
+	Config     *route.Config
+	Request    route.Request
+	Candidates []route.Candidate
+}
+
+// Asked is what one router said of a prompt, beside ours.
+type Asked struct {
+	// Who is router, indexer, selector or trace, and At its address or file.
+	Who, At string
+	// Choice is whom it chose, by our name, and empty where it was not asked to.
+	Choice wire.Replica
+	Agrees bool
+	// Said is its answer in words, as far as Choice is not all of it, and Why how
+	// it stands to ours, in one sentence.
+	Said, Why   string
+	Differences []AskedDifference
+	// Err says why there is no answer; all but Who and At is then empty.
+	Err string
+	// Decision is nil where it was not looked up in a trace.
+	Decision *Decision
+}
+
+// AskedDifference is one thing that a router knows otherwise.
+type AskedDifference struct {
+	What    string
+	Replica wire.Replica // empty where it is about no single one
+	Text    string
+}
+
+// Decision is one that a router has made.
+type Decision struct {
+	Request string
+	At      wire.Time
+	HitRate float64
 }
 
 // Candidate is one replica that the prompt could go to.
@@ -270,6 +312,7 @@ func (a *Answer) decide(req *route.Request, cands []candidate, q Query) error {
 		a.Deciding, a.Margin, a.Against = term, margin, d.Candidates[against].Replica
 	}
 	a.Flips = route.Flips(cfg, req, edited)
+	a.Given = Given{cfg, *req, edited}
 	for i := range cands {
 		a.Candidates = append(a.Candidates, cands[i].scored(d.Candidates[i], &given[i], &edited[i], req, &q))
 	}

@@ -91,6 +91,46 @@ func TestExplainText(t *testing.T) {
 	}
 }
 
+// TestExplainAsked: what routers said is for people without escapes, and an error
+// has its place.
+func TestExplainAsked(t *testing.T) {
+	t.Parallel()
+	a := decided(t, 2)
+	a.Asked = []explain.Asked{
+		{Who: "router", At: "http://a\x1b[2J", Choice: "r00", Why: "they chose r00, here r01", Differences: []explain.AskedDifference{{What: "event", Text: "one came"}}},
+		{Who: "indexer", At: "http://b", Agrees: true, Said: "tokens held: 3\x1b[2J", Why: "the same"},
+		{Who: "trace", At: "t.jsonl", Err: "no \x1b[2Jsuch file"},
+	}
+	var b bytes.Buffer
+	if err := ExplainText(&b, a, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := "What was asked of routers:\n" +
+		"  router http://a?[2J differs: they chose r00, here r01\n    event: one came\n" +
+		"  indexer http://b agrees: the same\n    tokens held: 3?[2J\n" +
+		"  trace t.jsonl gives no answer: no ?[2Jsuch file\n\nSettings"
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("%q is not in\n%s", want, b.String())
+	}
+	b.Reset()
+	if err := ExplainJSON(&b, a, ""); err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Asked []map[string]any
+	}
+	if err := json.Unmarshal(b.Bytes(), &v); err != nil || len(v.Asked) != 3 {
+		t.Fatal(v, err)
+	}
+	for _, row := range v.Asked {
+		for _, field := range []string{"who", "at", "choice", "agrees", "said", "why", "differences", "error"} {
+			if row[field] == nil {
+				t.Errorf("no %s in %v", field, row)
+			}
+		}
+	}
+}
+
 // TestExplainContract: every promised field is there, and no list is null.
 func TestExplainContract(t *testing.T) {
 	t.Parallel()

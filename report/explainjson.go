@@ -33,6 +33,33 @@ type jsonExplain struct {
 	Flip     []jsonFlip     `json:"flip"`
 	Diverges *jsonDiverges  `json:"divergence"`
 	Notes    []string       `json:"notes"`
+	Asked    []jsonAsked    `json:"asked"`
+}
+
+// jsonAsked is what a live router said; a choice is empty where it was not asked
+// to choose.
+type jsonAsked struct {
+	Who         string           `json:"who"`
+	At          string           `json:"at"`
+	Choice      wire.Replica     `json:"choice"`
+	Agrees      bool             `json:"agrees"`
+	Said        string           `json:"said"`
+	Why         string           `json:"why"`
+	Differences []jsonDifference `json:"differences"`
+	Error       string           `json:"error"`
+	Decision    *jsonDecision    `json:"decision,omitempty"`
+}
+
+type jsonDifference struct {
+	What    string       `json:"what"`
+	Replica wire.Replica `json:"replica"`
+	Text    string       `json:"text"`
+}
+
+type jsonDecision struct {
+	Request string    `json:"request"`
+	At      wire.Time `json:"at"`
+	HitRate float64   `json:"kv_hit_rate"`
 }
 
 type jsonPrompt struct {
@@ -105,7 +132,7 @@ func ExplainJSON(w io.Writer, a *explain.Answer, damage string) error {
 		Schema: ExplainSchema, At: a.Now, Damage: damage, Prompt: jsonPrompt{a.Tokens, a.Blocks, a.BlockSize},
 		Model: a.Model, Policy: a.Policy, Rule: a.Rule, Config: []jsonSetting{}, Candidates: []jsonCandidate{},
 		Choice: full(a.Choice), Best: full(a.Best), Deciding: a.Deciding, Margin: a.Margin, Against: a.Against,
-		Why: a.Why, Cancels: full(a.Cancels), Trace: full(a.Trace), Flip: []jsonFlip{}, Notes: full(a.Notes),
+		Why: a.Why, Cancels: full(a.Cancels), Trace: full(a.Trace), Flip: []jsonFlip{}, Notes: full(a.Notes), Asked: []jsonAsked{},
 	}
 	for _, s := range a.Config {
 		j.Config = append(j.Config, jsonSetting(s))
@@ -115,6 +142,13 @@ func ExplainJSON(w io.Writer, a *explain.Answer, damage string) error {
 	}
 	for _, f := range a.Flips {
 		j.Flip = append(j.Flip, jsonFlip{f.Kind.String(), f.What, f.From, f.To, full(f.Then)})
+	}
+	for _, said := range a.Asked {
+		row := jsonAsked{said.Who, said.At, said.Choice, said.Agrees, said.Said, said.Why, []jsonDifference{}, said.Err, (*jsonDecision)(said.Decision)}
+		for _, d := range said.Differences {
+			row.Differences = append(row.Differences, jsonDifference(d))
+		}
+		j.Asked = append(j.Asked, row)
 	}
 	if d := a.Divergence; d != nil {
 		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost}

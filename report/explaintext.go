@@ -28,6 +28,7 @@ func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
 	candidateNotes(&b, a)
 	flips(&b, a)
 	divergence(&b, a)
+	asked(&b, a)
 	settings(&b, a)
 	for _, n := range a.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -198,6 +199,37 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	}
 	fmt.Fprintf(b, "It leaves all stored chains in block %s at token %s (both from 0): %s. From there on no cache has it (%s).\n",
 		group(uint64(d.Block)), group(uint64(d.Token)), who, plural(d.Lost, "full block"))
+}
+
+// asked sets what routers said beside ours.
+func asked(b *strings.Builder, a *explain.Answer) {
+	if len(a.Asked) == 0 {
+		return
+	}
+	b.WriteString("\nWhat was asked of routers:\n")
+	for i := range a.Asked {
+		said := &a.Asked[i]
+		verdict, why := "differs", said.Why
+		switch {
+		case said.Err != "":
+			verdict, why = "gives no answer", wire.Printable(said.Err)
+		case said.Agrees:
+			verdict = "agrees"
+		}
+		fmt.Fprintf(b, "  %s %s %s: %s\n", said.Who, wire.Printable(said.At), verdict, why)
+		if said.Said != "" {
+			fmt.Fprintf(b, "    %s\n", wire.Printable(said.Said))
+		}
+		if said.Err != "" || said.Choice == "" { // why is all of them
+			continue
+		}
+		for _, d := range said.Differences {
+			if !strings.Contains(why, d.Text) {
+				fmt.Fprintf(b, "    %s: %s\n", d.What, d.Text)
+			}
+		}
+	}
+	b.WriteByte('\n')
 }
 
 // settings lists what is not a default.

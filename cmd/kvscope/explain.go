@@ -22,6 +22,7 @@ import (
 type explainFlags struct {
 	tokenIDs, model, page string
 	router                routerFlags
+	ask                   askFlags
 	set                   []string
 	rate                  float64
 	blockSize             int
@@ -46,27 +47,37 @@ say, each of which wins over those before; --set wins over all:
   --set router_temperature=0.5          a setting
   --set REPLICA:active_requests=3       a load: active_prefill_tokens,
                                         active_decode_blocks, active_requests
-  --set REPLICA:matched_blocks=12       what it holds of the prompt`,
+  --set REPLICA:matched_blocks=12       what it holds of the prompt
+
+With --ask-router, --ask-indexer, --ask-selector and --trace the answers of a running
+router stand beside ours, and why they differ. Its workers are joined with replicas
+by their names on the event plane (worker/rank), by the event sockets that the
+indexer names, or by --map.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := f.query(cmd, args, &in)
 			if err != nil {
 				return err
 			}
-			fleet, err := in.look(cmd)
-			if fleet == nil {
+			var a *explain.Answer
+			var pageErr, askErr, routerErr error
+			s, err := in.look(cmd, func(s seen, members []fleet.Member) {
+				if f.page != "" {
+					q.Page, pageErr = routerPage(cmd.Context(), f.page)
+				}
+				if a, askErr = s.Explain(cmd.Context(), q); askErr == nil {
+					routerErr = f.ask.ask(cmd.Context(), s, members, q, a)
+				}
+			})
+			if s == nil {
 				return err
 			}
-			if f.page != "" {
-				page, pageErr := routerPage(cmd.Context(), f.page)
-				if q.Page = page; pageErr != nil {
-					err = inputError(errors.Join(err, pageErr))
-				}
+			if pageErr != nil || routerErr != nil {
+				err = inputError(together(err, pageErr, routerErr))
 			}
-			a, askErr := fleet.Explain(cmd.Context(), q)
 			switch {
 			case errors.Is(askErr, explain.ErrNobody):
-				return inputError(errors.Join(err, askErr))
+				return inputError(together(err, askErr))
 			case askErr != nil:
 				return usageError("%w", askErr)
 			}
@@ -86,6 +97,7 @@ say, each of which wins over those before; --set wins over all:
 	f.router.add(fl)
 	fl.StringArrayVar(&f.set, "set", nil, "change a value: SETTING=VALUE or REPLICA:FIELD=VALUE; may be repeated")
 	fl.StringVar(&f.page, "router-metrics", "", "router's metrics page with the loads that it booked: URL, which is fetched once, or file")
+	f.ask.add(fl)
 	fl.Float64Var(&f.rate, "prefill-rate", 0, "prompt tokens that a replica computes in a second; gives times in milliseconds")
 	return cmd
 }
@@ -100,6 +112,9 @@ func (f *explainFlags) query(cmd *cobra.Command, args []string, in *input) (expl
 	}
 	if f.blockSize < 0 {
 		return fail("--block-size %d: give tokens, such as 16", f.blockSize)
+	}
+	if err := f.ask.check(); err != nil {
+		return explain.Query{}, err
 	}
 	cfg, pool, err := f.router.config(os.Getenv)
 	if err != nil {

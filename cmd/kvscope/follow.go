@@ -38,6 +38,8 @@ type following struct {
 	// inform makes its argument hear of what is known of replicas from
 	// elsewhere than the source.
 	inform func(describe func(wire.Replica, wire.Facts))
+	// members gives who is listened to, and is nil for a recording.
+	members func() []fleet.Member
 	// cut is set for a recording.
 	cut   *until
 	close func()
@@ -144,7 +146,7 @@ func (c *liveConfig) name() string {
 func (a *attachment) following(opt observe.Options) *following {
 	opt = a.options(opt)
 	return &following{
-		Source: a, opt: opt, clock: systemTime, recent: a.recent,
+		Source: a, opt: opt, clock: systemTime, recent: a.recent, members: a.list,
 		header: func(ctx context.Context) capture.Header {
 			return capture.Header{Tool: "kvscope " + version(), Created: systemTime(), Facts: a.facts(ctx), Hold: opt.Stream.Hold}
 		},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/stream"
@@ -102,13 +103,15 @@ type seen interface {
 }
 
 // look observes the source to its end, or a running fleet until the time asked
-// for is over. An error beside what was seen says what could not be read.
-func (in *input) look(cmd *cobra.Command) (seen, error) {
+// for is over. It then calls ask, while a fleet is still observed. An error beside
+// what was seen says what could not be read.
+func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen, error) {
 	if in.from != "" {
 		o, err := in.observe(cmd, nil, nil)
 		if o == nil {
 			return nil, err
 		}
+		ask(o, nil)
 		return o, err
 	}
 	period, cancel := in.wait(cmd.Context(), defaultPeriod)
@@ -122,13 +125,18 @@ func (in *input) look(cmd *cobra.Command) (seen, error) {
 	defer src.close()
 	live := src.live()
 	done := countdown(period, cmd.ErrOrStderr(), live)
-	go func() {
-		<-period.Done()
+	over := make(chan error, 1)
+	go func() { over <- ended(ctx, live.Run(ctx, src)) }()
+	select {
+	case <-period.Done():
 		replayed(ctx, live)
-		stop()
-	}()
-	err = ended(ctx, live.Run(ctx, src))
+	case early := <-over:
+		over <- early
+	}
 	done()
+	ask(live, src.members())
+	stop()
+	err = <-over
 	if err == nil {
 		err = reached(live.Snapshot())
 	}
@@ -141,7 +149,7 @@ func (in *input) look(cmd *cobra.Command) (seen, error) {
 // snapshot gives what the source shows at its end. An error beside it says what
 // could not be read.
 func (in *input) snapshot(cmd *cobra.Command) (*observe.Snapshot, error) {
-	o, err := in.look(cmd)
+	o, err := in.look(cmd, func(seen, []fleet.Member) {})
 	if o == nil {
 		return nil, err
 	}

@@ -177,6 +177,12 @@ func complaint(resp *http.Response) error {
 	return errors.New(status)
 }
 
+// CheckURL says what is wrong with the address of a router.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
 func parseURL(raw string) (*url.URL, error) {
 	if len(raw) > maxURL {
 		return nil, fmt.Errorf("a URL of %d bytes: the limit is %d", len(raw), maxURL)
