@@ -139,15 +139,16 @@ func (v *whatIf) noEdits(*scene) string {
 	return ""
 }
 
-// editLoad opens the command line with the selected candidate's load: the field
-// that the rule looks at.
+// editLoad opens the command line with the selected candidate's load: the prompt
+// tokens that Dynamo's cost counts first, or the requests that all other rules do.
 func (v *whatIf) editLoad(row *whatIfRow) effect {
-	field, now := route.EditFields()[0], 0
-	if c := row.cand; c != nil {
-		now = c.Load.PrefillTokens
-		if now == 0 && c.Load.Requests > 0 && v.why.Policy != route.Policies()[0] {
-			field, now = route.EditFields()[2], c.Load.Requests
-		}
+	c := row.cand
+	if c == nil {
+		return effect{toast: nameOf(row.Replica) + " is no candidate"}
+	}
+	field, now := "active_requests", c.Load.Requests
+	if v.why.Policy == route.Policies()[0] {
+		field, now = "active_prefill_tokens", c.Load.PrefillTokens
 	}
 	return effect{open: fmt.Sprintf("%sset %s:%s=%d", commandPrefix, row.Replica, field, now)}
 }

@@ -57,6 +57,9 @@ func TestWhatIfEdits(t *testing.T) {
 	}
 	x.press(":").write("set b:active_requests=1").press("enter")
 	x.says("It goes to any of a, c", "requests")
+	x.press("L")
+	x.says("set b:active_requests=1")
+	x.press("esc")
 	x.press("P")
 	x.says("the router's rule", "of two candidates drawn at random")
 	x.press("g", "enter")

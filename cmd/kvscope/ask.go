@@ -191,7 +191,8 @@ func (k *asking) selector(ctx context.Context, at string) (out remote.Answer, _ 
 	return out, &explain.Asked{Said: k.holds(out.Matches)}, nil
 }
 
-// trace finds the decision for this prompt that is nearest in time.
+// trace finds the decision for this prompt that is nearest in time, one of a request
+// that was dispatched if there is any.
 func (k *asking) trace(_ context.Context, path string) (remote.Answer, *explain.Asked, error) {
 	fail := func(err error) (remote.Answer, *explain.Asked, error) { return remote.Answer{}, nil, err }
 	file, err := os.Open(path)
@@ -220,7 +221,7 @@ func (k *asking) trace(_ context.Context, path string) (remote.Answer, *explain.
 		if !slices.Equal(row.Blocks, hashes[row.BlockSize]) {
 			continue
 		}
-		if n++; n == 1 || k.away(row.At) <= k.away(best.At) {
+		if n++; n == 1 || k.better(&row, &best) {
 			best = row
 		}
 	}
@@ -234,6 +235,9 @@ func (k *asking) trace(_ context.Context, path string) (remote.Answer, *explain.
 	if ours, ok := k.share(k.named(best.Prefill)); ok {
 		said += fmt.Sprintf(", here %.3g", ours)
 	}
+	if best.Unanswered {
+		said += ", a query-only probe or a request that failed"
+	}
 	if n > 1 {
 		said += fmt.Sprintf("; of %d decisions for this prompt the nearest in time", n)
 	}
@@ -243,6 +247,15 @@ func (k *asking) trace(_ context.Context, path string) (remote.Answer, *explain.
 	return best.Answer(), &explain.Asked{
 		Said: said, Decision: &explain.Decision{Request: best.Request, At: best.At, HitRate: best.HitRate},
 	}, nil
+}
+
+// better says which of two decisions for the prompt tells more. A probe, which can be
+// our own, gives way to what was dispatched.
+func (k *asking) better(a, b *remote.Traced) bool {
+	if a.Unanswered != b.Unanswered {
+		return b.Unanswered
+	}
+	return k.away(a.At) <= k.away(b.At)
 }
 
 // away is how far from now a moment is.

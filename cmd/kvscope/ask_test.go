@@ -134,7 +134,8 @@ func TestExplainAsks(t *testing.T) {
 			`"replay":{"trace_block_size":32,"input_sequence_hashes":%s}}}}`+"\n", ms, id, worker, list)
 	}
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
-	rows := row("early", 1796011000000, 9, hashes) + row("mine", 1796011744700, 8, hashes) + row("other", 1796011744758, 9, []uint64{4, 5, 6})
+	rows := row("early", 1796011000000, 9, hashes) +
+		strings.Replace(row("probe", 1796011744757, 9, hashes), `"output_tokens":2,"ttft_ms":1`, `"output_tokens":0`, 1) + row("mine", 1796011744700, 8, hashes) + row("other", 1796011744758, 9, []uint64{4, 5, 6})
 	if err := os.WriteFile(trace, []byte(rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestExplainAsks(t *testing.T) {
 		{"indexer", "", false, "their index has 1 block fewer on c, device: 2, here 3", "tokens of it held: a 96, b 96, c 64"},
 		{"router", "a", true, "both choose a", ""},
 		{"selector", "c", false, "they chose c, here it would be a: with their loads the choice is theirs (they hold 0 tokens to compute, 50 blocks and 3 requests against a", "tokens of it held: a 96, b 96, c 96"},
-		{"trace", "b", false, "they chose b, here it would be a: ", "request mine of 2026-11-30T04:09:04.700Z, kv_hit_rate 0.75, here 0.75; of 2 decisions for this prompt the nearest in time"},
+		{"trace", "b", false, "they chose b, here it would be a: ", "request mine of 2026-11-30T04:09:04.700Z, kv_hit_rate 0.75, here 0.75; of 3 decisions for this prompt the nearest in time"},
 	}
 	if len(a.Asked) != len(want) || len(a.Choice) != 1 || a.Choice[0] != "a" {
 		t.Fatalf("%+v", a)
