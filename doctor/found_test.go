@@ -96,7 +96,7 @@ func TestNATS(t *testing.T) {
 		if s := strings.Join(lines, "\n"); s != want {
 			t.Errorf("said\n%s\nwant\n%s", s, want)
 		}
-		if len(*subscribed) != 1 || (*subscribed)[0] != "namespace.> 1" || len(*silent) != 2 {
+		if len(*subscribed) != 1 || (*subscribed)[0] != "namespace.> 1" || len(*silent) != 3 {
 			t.Errorf("subscribed to %q and %q", *subscribed, *silent)
 		}
 		w.serving.Wait()
