@@ -36,14 +36,15 @@ var allowed = map[string]row{
 		nil,
 		"hash recipes are checked against digests of real engines, without anything else of ours",
 	},
+	"clock":    {nil, "who waits for time shares no more than how"},
 	"docs":     {nil, "it holds pages; who shows them is cmd's business"},
 	"fixtures": {nil, "every package's tests read it, so it would close a cycle"},
 	"refdata":  {nil, "tests of the leaves read real data with it"},
 	"stream":   {leaf(), "it orders records; what the blocks mean is the index's business"},
 	"index":    {leaf(), "it takes batches from anywhere, so it knows no stream, link or file"},
 	"capture":  {leaf(), "a recording is bytes as received; whoever reads it may decode better"},
-	"fleet":    {leaf(), "it says who is there, and what others do with that is theirs"},
-	"tap":      {leaf(), "it carries records and wants; it must not judge what it carries"},
+	"fleet":    {leaf("clock"), "it says who is there, and what others do with that is theirs"},
+	"tap":      {leaf("clock"), "it carries records and wants; it must not judge what it carries"},
 	"prompt":   {leaf(), "prompts become tokens without knowing any fleet"},
 	"prompt/hf": {
 		leaf("prompt"),
@@ -70,11 +71,11 @@ var allowed = map[string]row{
 	"report": {view(), "it is a view of a Snapshot"},
 	"tui":    {view(), "it is a view of a Snapshot"},
 	"sim": {
-		leaf("prompt", "route"),
+		leaf("clock", "prompt", "route"),
 		"its truth is its own naive cache: with the index it would test the index against itself",
 	},
 	"doctor": {
-		[]string{"wire", "fleet", "tap", "stream", "diagnose"},
+		[]string{"wire", "clock", "fleet", "tap", "stream", "diagnose"},
 		"it knows what can be known before events flow, so no index",
 	},
 }

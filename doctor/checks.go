@@ -35,7 +35,7 @@ var checks = []check{
 	{"prefix-caching", prefixCaching},
 	{"events", events},
 	{"buffers", buffers},
-	{"clock", clock},
+	{"clock", skew},
 	{"last-epoch", lastEpoch},
 }
 
@@ -327,9 +327,9 @@ func buffers(s *sight) Result {
 	return fine("%s are enough for %.1f batches a second", strings.Join(told, ", "), rate)
 }
 
-// clock holds the engine's clock against ours: that of its HTTP server, which
+// skew holds the engine's clock against ours: that of its HTTP server, which
 // is told in whole seconds, and that of its batches.
-func clock(s *sight) Result {
+func skew(s *sight) Result {
 	const (
 		fix = "let both machines keep their time by NTP: lag and ages are wrong by as much"
 		// near is what no clock proves: batches take time, and are stamped at

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvscope/kvscope/clock"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/tap"
@@ -36,7 +37,7 @@ const parallel = 32
 
 func (o Options) withDefaults() Options {
 	if o.Tap.Clock == nil {
-		o.Tap.Clock = systemClock{}
+		o.Tap.Clock = clock.System{}
 	}
 	if o.Tap.Dial == nil {
 		o.Tap.Dial = (&net.Dialer{}).DialContext
@@ -61,15 +62,6 @@ func (o Options) withDefaults() Options {
 
 // never is the policy that asks nothing.
 const never = "never"
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
-}
 
 // run is one look at a fleet.
 type run struct {

@@ -8,24 +8,9 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/kvscope/kvscope/clock"
 )
-
-// Clock tells and waits for time.
-type Clock interface {
-	Now() time.Time
-	// After gives a channel that receives once d has passed, and a function
-	// that ends the wait early.
-	After(d time.Duration) (fired <-chan time.Time, stop func())
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
-}
 
 // Options are what a Finder, a Scraper and a Prober reach the world by, and
 // how much of it they take. Zero values mean the defaults given.
@@ -40,7 +25,7 @@ type Options struct {
 	OpenDir func(dir string) fs.FS
 	// Getenv is os.Getenv, for where Kubernetes' API is.
 	Getenv func(key string) string
-	Clock  Clock
+	Clock  clock.Clock
 	// Rand gives numbers in [0, 1) for jitter.
 	Rand func() float64
 
@@ -77,7 +62,7 @@ func (o Options) withDefaults() Options {
 		o.Getenv = os.Getenv
 	}
 	if o.Clock == nil {
-		o.Clock = systemClock{}
+		o.Clock = clock.System{}
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64

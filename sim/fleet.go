@@ -11,25 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvscope/kvscope/clock"
 	"github.com/kvscope/kvscope/wire"
 )
-
-// Clock tells and waits for time.
-type Clock interface {
-	Now() time.Time
-	// After gives a channel that receives once d has passed, and a function
-	// that ends the wait early.
-	After(d time.Duration) (fired <-chan time.Time, stop func())
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
-}
 
 // Options of a Fleet. Zero values mean the defaults given.
 type Options struct {
@@ -49,7 +33,7 @@ type Options struct {
 	// HWM and Buffer are the engines' hwm and buffer_steps, in batches: 100,000
 	// and 10,000.
 	HWM, Buffer int
-	Clock       Clock
+	Clock       clock.Clock
 	// Listen is net.Listen.
 	Listen Listen
 }
@@ -72,7 +56,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.HWM = cmp.Or(o.HWM, defaultHWM)
 	o.Buffer = cmp.Or(o.Buffer, defaultBuffer)
 	if o.Clock == nil {
-		o.Clock = systemClock{}
+		o.Clock = clock.System{}
 	}
 	switch {
 	case o.Replicas < 1 || o.Replicas > maxReplicas:

@@ -6,26 +6,9 @@ import (
 	"net"
 	"time"
 
+	"github.com/kvscope/kvscope/clock"
 	"github.com/kvscope/kvscope/wire"
 )
-
-// Clock tells and waits for time. Deadlines of connections are set by it, so
-// it must agree with theirs.
-type Clock interface {
-	Now() time.Time
-	// After gives a channel that receives once d has passed, and a function
-	// that ends the wait early.
-	After(d time.Duration) (fired <-chan time.Time, stop func())
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
-}
 
 // Options of a Tap. Zero values mean the defaults given.
 type Options struct {
@@ -34,7 +17,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Listen is net.Listen, for endpoints that are bound.
 	Listen func(network, address string) (net.Listener, error)
-	Clock  Clock
+	// Clock sets the deadlines of connections, so it must agree with theirs.
+	Clock clock.Clock
 	// Rand gives numbers in [0, 1) for jitter, from any goroutine.
 	Rand func() float64
 
@@ -100,7 +84,7 @@ func (o Options) withDefaults() Options {
 		o.Listen = net.Listen
 	}
 	if o.Clock == nil {
-		o.Clock = systemClock{}
+		o.Clock = clock.System{}
 	}
 	if o.Rand == nil {
 		o.Rand = rand.Float64
