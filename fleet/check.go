@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kvscope/kvscope/web"
 )
 
 // Bounds of a Spec.
@@ -70,7 +72,7 @@ func (r *Replica) check() error {
 		if u.url == "" {
 			continue
 		}
-		if _, err := parseURL(u.url); err != nil {
+		if _, err := web.Parse(u.url); err != nil {
 			return fmt.Errorf("%s: %w", u.name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -62,7 +63,7 @@ var descriptions = []struct {
 // describe asks an engine for its event sockets. The error wraps errSilent
 // where it is up but tells nothing.
 func (p *Prober) describe(ctx context.Context, base string) (description, error) {
-	u, err := parseURL(base)
+	u, err := web.Parse(base)
 	if err != nil {
 		return description{}, err
 	}
@@ -85,7 +86,7 @@ func (p *Prober) describe(ctx context.Context, base string) (description, error)
 		desc.digest = sha256.Sum256(page.Body)
 		return desc, nil
 	}
-	return description{}, fmt.Errorf("%s: %w, as vLLM before 0.31 does not: give events, such as %s", shown(u), errSilent, address{host: u.Hostname(), port: 5557})
+	return description{}, fmt.Errorf("%s: %w, as vLLM before 0.31 does not: give events, such as %s", web.Shown(u), errSilent, address{host: u.Hostname(), port: 5557})
 }
 
 // lenientCount is a JSON number that is a count; anything else reads as 0,

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/kvscope/kvscope/web"
 )
 
 // dnsTargets looks a name up and makes an engine of each address.
@@ -23,7 +25,7 @@ func dnsTargets(d DNS) func(context.Context, *Prober) ([]target, error) {
 		case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &notFound) && notFound.IsTimeout:
 			return nil, fmt.Errorf("dns %s: no answer within %s", d.Name, p.opt.Timeout)
 		case err != nil:
-			return nil, fmt.Errorf("dns %s: %w", d.Name, cause(err))
+			return nil, fmt.Errorf("dns %s: %w", d.Name, web.Cause(err))
 		}
 		addresses = oneFamily(addresses)
 		targets := make([]target, len(addresses))

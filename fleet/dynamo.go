@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -85,7 +86,7 @@ type dynamoCard struct {
 // metrics guesses a worker's metrics page. Cards that name files by URL name
 // the worker's own HTTP server, which has that page too.
 func (c dynamoCard) metrics() string {
-	u, err := parseURL(c.Card.Info.Config.Path)
+	u, err := web.Parse(c.Card.Info.Config.Path)
 	if err != nil {
 		return ""
 	}

@@ -8,21 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"strings"
 	"time"
 
+	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
 )
 
-const (
-	// maxBody is the largest answer that a GET takes, in bytes. A page of vLLM
-	// has 50 KB for each data-parallel rank.
-	maxBody = 4 << 20
-	// maxURL bounds a URL, in bytes.
-	maxURL = 2 << 10
-)
+// maxBody is the largest answer that a GET takes, in bytes. A page of vLLM has
+// 50 KB for each data-parallel rank.
+const maxBody = 4 << 20
 
 // Page is the answer to one GET.
 type Page struct {
@@ -88,11 +82,11 @@ func (p *Prober) Probe(ctx context.Context, rawURL string) (Page, error) {
 }
 
 func (p *Prober) get(ctx context.Context, do func(*http.Request) (*http.Response, error), rawURL, token string) (Page, error) {
-	u, err := parseURL(rawURL)
+	u, err := web.Parse(rawURL)
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{URL: shown(u)}
+	page := Page{URL: web.Shown(u)}
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
@@ -103,7 +97,7 @@ func (p *Prober) get(ctx context.Context, do func(*http.Request) (*http.Response
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return page, fmt.Errorf("GET %s: %w", page.URL, cause(err))
+		return page, fmt.Errorf("GET %s: %w", page.URL, web.Cause(err))
 	}
 	req.Header.Set("User-Agent", "kvscope")
 	if token != "" {
@@ -120,7 +114,7 @@ func (p *Prober) get(ctx context.Context, do func(*http.Request) (*http.Response
 	case errors.Is(err, context.DeadlineExceeded):
 		return page, fmt.Errorf("GET %s: no answer within %s", page.URL, p.opt.Timeout)
 	case err != nil:
-		return page, fmt.Errorf("GET %s: %w", page.URL, cause(err))
+		return page, fmt.Errorf("GET %s: %w", page.URL, web.Cause(err))
 	case len(page.Body) > maxBody:
 		page.Body = nil
 		return page, fmt.Errorf("GET %s: the answer has more than %d bytes", page.URL, maxBody)
@@ -135,54 +129,6 @@ func (p *Prober) get(ctx context.Context, do func(*http.Request) (*http.Response
 }
 
 func (p *Prober) now() wire.Time { return wire.Time(p.opt.Clock.Now().UnixNano()) }
-
-func parseURL(raw string) (*url.URL, error) {
-	if len(raw) > maxURL {
-		return nil, fmt.Errorf("a URL of %d bytes: the limit is %d", len(raw), maxURL)
-	}
-	u, err := url.Parse(raw)
-	if err != nil { // the error repeats the URL, with its password
-		return nil, errors.New("not a URL: give http://host:port")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no address of an HTTP server: give http://host:port", shown(u))
-	}
-	return u, nil
-}
-
-// shown writes a URL for people, without what can be a secret.
-func shown(u *url.URL) string {
-	without := *u
-	without.RawQuery, without.ForceQuery, without.Fragment, without.RawFragment = "", false, "", ""
-	return without.Redacted()
-}
-
-// cause leaves out what package net puts before an error: the URL, which the
-// caller names, and our own port, which is another one each time.
-func cause(err error) error {
-	var fromURL *url.Error
-	if errors.As(err, &fromURL) {
-		err = fromURL.Err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
-		err = call.Err
-	}
-	// How a name server was reached is in the text alone.
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		words := dns.Err
-		if strings.Contains(words, "->") {
-			words = words[strings.LastIndex(words, ": ")+1:]
-		}
-		err = fmt.Errorf("no address of %s: %s", dns.Name, strings.TrimSpace(words))
-	}
-	return err
-}
 
 // newClient makes a client that trusts the roots given, or the system's.
 func newClient(secure *tls.Config) *http.Client {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/route/remote"
+	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -124,8 +124,8 @@ func (f *askFlags) ask(ctx context.Context, s seen, members []fleet.Member, q ex
 			said = &explain.Asked{Err: err.Error()}
 		}
 		said.Who, said.At = of.who, of.at
-		if u, err := url.Parse(of.at); err == nil && of.who != "trace" {
-			said.At = u.Redacted()
+		if u, err := web.Parse(of.at); err == nil { // the trace is a file
+			said.At = web.Shown(u)
 		}
 		a.Asked = append(a.Asked, *said)
 	}

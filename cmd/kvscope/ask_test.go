@@ -140,7 +140,7 @@ func TestExplainAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	flags := []string{
-		"--ask-router", r.URL, "--ask-indexer", r.URL, "--ask-selector", strings.Replace(r.URL, "http://", "http://me:secret@", 1), "--trace", trace,
+		"--ask-router", r.URL + "?token=secret", "--ask-indexer", r.URL, "--ask-selector", strings.Replace(r.URL, "http://", "http://me:secret@", 1), "--trace", trace,
 		"--map", "7/0=a,8/0=b", "--map", "9/0=c",
 	}
 	var a askedJSON
@@ -179,7 +179,7 @@ func TestExplainAsks(t *testing.T) {
 		t.Errorf("differences %+v", d)
 	}
 	if strings.Contains(text, "secret") {
-		t.Error("it tells a password")
+		t.Error("it tells a password or a token")
 	}
 	text = explainRecorded(t, exitFine, flags...)
 	for _, line := range []string{

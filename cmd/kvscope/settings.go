@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvscope/kvscope/tap"
+	"github.com/kvscope/kvscope/web"
 )
 
 // setting is a row of the table of what the configuration can say. The file is
@@ -265,14 +266,12 @@ func (f *setting) check(s string) error {
 }
 
 func isURL(s string, k kind) bool {
+	if k == httpURL {
+		_, err := web.Parse(s)
+		return err == nil
+	}
 	u, err := url.Parse(s)
-	if err != nil || u.Hostname() == "" || len(s) > 2<<10 {
-		return false
-	}
-	if k == natsURL {
-		return u.Scheme == "nats"
-	}
-	return u.Scheme == "http" || u.Scheme == "https"
+	return err == nil && u.Scheme == "nats" && u.Hostname() != "" && len(s) <= 2<<10
 }
 
 func checkSocket(s string) error {

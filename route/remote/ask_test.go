@@ -328,6 +328,7 @@ func TestErrors(t *testing.T) {
 		}}, host, prompt(), "400 Bad Request: a?[2Jb"},
 		{"no URL", "query", &server{}, "router:8000", prompt(), "give http://host:port"},
 		{"a password", "query", &server{}, "http://me:secret@router", prompt(), "POST http://me:xxxxx@router/query: 404"},
+		{"a query", "query", &server{}, "http://router?token=secret", prompt(), "POST http://router/query: 404"},
 		{"a bad URL with a password", "query", &server{}, "http://me:secret@router:x", prompt(), "not a URL: give http://host:port"},
 		{"a long URL", "query", &server{}, "http://" + strings.Repeat("a", 3000), prompt(), "a URL of 3007 bytes: the limit is 2048"},
 		{"no tokens", "select", &server{}, host, remote.Prompt{Model: "m"}, "the prompt has no tokens"},

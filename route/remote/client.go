@@ -9,10 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
 	"time"
 
+	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -22,8 +21,6 @@ const (
 	maxAnswer = 16 << 20
 	// maxComplaint is how much is read of an answer that is an error.
 	maxComplaint = 4 << 10
-	// maxURL bounds a URL, in bytes.
-	maxURL = 2 << 10
 )
 
 // Options are what a Client reaches the world by. Zero values mean the defaults
@@ -125,12 +122,12 @@ func unmarshal(b []byte, v any) error {
 }
 
 func (c *Client) call(ctx context.Context, method, base, path string, body []byte, read func(io.Reader) error) error {
-	u, err := parseURL(base)
+	u, err := web.Parse(base)
 	if err != nil {
 		return err
 	}
 	u = u.JoinPath(path)
-	what := method + " " + wire.Printable(u.Redacted())
+	what := method + " " + wire.Printable(web.Shown(u))
 	ctx, cancel := context.WithTimeout(ctx, c.opt.Timeout)
 	defer cancel()
 	var sent io.Reader
@@ -139,7 +136,7 @@ func (c *Client) call(ctx context.Context, method, base, path string, body []byt
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), sent)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, cause(err))
+		return fmt.Errorf("%s: %w", what, web.Cause(err))
 	}
 	req.Header.Set("User-Agent", "kvscope")
 	if body != nil {
@@ -158,7 +155,7 @@ func (c *Client) call(ctx context.Context, method, base, path string, body []byt
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: no answer within %s", what, c.opt.Timeout)
 	case err != nil:
-		return fmt.Errorf("%s: %w", what, cause(err))
+		return fmt.Errorf("%s: %w", what, web.Cause(err))
 	}
 	return nil
 }
@@ -179,38 +176,6 @@ func complaint(resp *http.Response) error {
 
 // CheckURL says what is wrong with the address of a router.
 func CheckURL(raw string) error {
-	_, err := parseURL(raw)
-	return err
-}
-
-func parseURL(raw string) (*url.URL, error) {
-	if len(raw) > maxURL {
-		return nil, fmt.Errorf("a URL of %d bytes: the limit is %d", len(raw), maxURL)
-	}
-	u, err := url.Parse(raw)
-	if err != nil { // the error repeats the URL, with its password
-		return nil, errors.New("not a URL: give http://host:port")
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, fmt.Errorf("%q is no address of an HTTP server: give http://host:port", wire.Printable(u.Redacted()))
-	}
-	return u, nil
-}
-
-// cause leaves out what package net puts before an error: the URL, which the
-// caller names, and our own port, which is another one each time.
-func cause(err error) error {
-	var fromURL *url.Error
-	if errors.As(err, &fromURL) {
-		err = fromURL.Err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op.Err
-	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
-		err = call.Err
-	}
+	_, err := web.Parse(raw)
 	return err
 }
