@@ -224,7 +224,7 @@ func replay(s *sight) Result {
 		return warn(`add "replay_endpoint":"tcp://*:5558" to the engine's --kv-events-config, and give its address as replay`,
 			"no replay socket is known: %s", out)
 	case !s.asked:
-		return skip("the replay policy is %s, so %s was not asked", never, s.Replay)
+		return skip("the replay policy is %s, so %s was not asked", s.policy, s.Replay)
 	case s.answered && s.answerErr == "":
 		return fine("%s answers", s.Replay)
 	}

@@ -52,16 +52,13 @@ func (o Options) withDefaults() Options {
 		o.Settle = 3 * time.Second
 	}
 	o.Settle = min(o.Settle, o.Wait)
-	if o.Tap.Replay.Policy == (tap.Policy{}) || o.Tap.Replay.Policy.String() != never {
+	if !o.Tap.Replay.Policy.Never() {
 		o.Tap.Replay.Policy, _ = tap.ParsePolicy("gaps") // what is asked for, and nothing by itself
 	}
 	o.Tap.Replay.MaxRequests, o.Tap.Replay.PerMinute = 1, 1
 	o.Tap.Replay.Idle = min(5*time.Second, o.Wait/2)
 	return o
 }
-
-// never is the policy that asks nothing.
-const never = "never"
 
 // run is one look at a fleet.
 type run struct {
@@ -116,7 +113,7 @@ func (r *run) now() wire.Time { return wire.Time(r.opt.Tap.Clock.Now().UnixNano(
 
 // add begins to look at a member.
 func (r *run) add(m fleet.Member) {
-	s := &sight{Member: m, began: r.now(), policy: r.opt.Tap.Replay.Policy.String()}
+	s := &sight{Member: m, began: r.now(), policy: r.opt.Tap.Replay.Policy}
 	r.seen = append(r.seen, s)
 	if m.Events == "" {
 		return
@@ -126,7 +123,7 @@ func (r *run) add(m fleet.Member) {
 		return
 	}
 	r.byName[ep.Name] = s
-	if m.Replay != "" && !m.Bind && s.policy != never {
+	if m.Replay != "" && !m.Bind && !s.policy.Never() {
 		s.asked = true
 		r.tap.Want(tap.Want{Replica: ep.Name, From: math.MaxUint64})
 	}

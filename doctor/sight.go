@@ -59,7 +59,7 @@ type sight struct {
 
 	// policy is that for replays. asked says that the replay socket was asked,
 	// answered that it was settled, and answerErr how it failed.
-	policy          string
+	policy          tap.Policy
 	asked, answered bool
 	answerErr       string
 	// pages are the metrics at the beginning and at the end.

@@ -2,8 +2,6 @@ package observe
 
 import (
 	"context"
-	"errors"
-	"io"
 	"sync"
 
 	"github.com/kvscope/kvscope/wire"
@@ -29,18 +27,11 @@ func NewLive(opt Options, clock func() wire.Time) *Live {
 // Run takes all records of a source. The error is the source's, nil at a clean
 // end.
 func (l *Live) Run(ctx context.Context, src wire.Source) error {
-	for {
-		rec, err := src.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return each(ctx, src, func(rec wire.Record) {
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.obs.Push(rec)
-		l.mu.Unlock()
-	}
+	})
 }
 
 // Describe takes what is known of a replica from elsewhere than its metrics

@@ -117,6 +117,17 @@ func (o *Observer) auditTrust(name wire.Replica) explain.Trust {
 // Run pushes all records of a source. progress, if not nil, is told after every
 // record. The error is the source's, nil at a clean end.
 func (o *Observer) Run(ctx context.Context, src wire.Source, progress func(records uint64, at wire.Time)) error {
+	return each(ctx, src, func(rec wire.Record) {
+		o.Push(rec)
+		if progress != nil {
+			progress(o.records, rec.At)
+		}
+	})
+}
+
+// each gives all records of a source to take. The error is the source's, nil at
+// a clean end.
+func each(ctx context.Context, src wire.Source, take func(wire.Record)) error {
 	for {
 		rec, err := src.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -125,10 +136,7 @@ func (o *Observer) Run(ctx context.Context, src wire.Source, progress func(recor
 		if err != nil {
 			return err
 		}
-		o.Push(rec)
-		if progress != nil {
-			progress(o.records, rec.At)
-		}
+		take(rec)
 	}
 }
 

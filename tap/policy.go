@@ -78,6 +78,9 @@ func (p Policy) String() string {
 	return policyNames[p.kind]
 }
 
+// Never reports whether nothing is ever asked for.
+func (p Policy) Never() bool { return p.kind == never }
+
 // joined gives the batch from which to ask when the first one seen of a replica
 // is seq, and reports false where nothing is to be asked.
 func (p Policy) joined(seq uint64) (from uint64, ok bool) {

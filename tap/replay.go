@@ -85,7 +85,7 @@ func (p *replayer) refusal() string {
 	switch {
 	case p.closed:
 		return removed
-	case p.opt.Replay.Policy.kind == never:
+	case p.opt.Replay.Policy.Never():
 		return "the replay policy is never"
 	case p.ep.Bind:
 		return "publishers that dial in do not say where their replay socket is"

@@ -181,7 +181,7 @@ func (a *attachment) facts(ctx context.Context) []capture.ReplicaFacts {
 
 // options makes the index ask for what it misses.
 func (a *attachment) options(opt observe.Options) observe.Options {
-	if never, _ := tap.ParsePolicy("never"); a.replay != never {
+	if !a.replay.Never() {
 		opt.Stream.Hold = liveHold
 		opt.Want = func(r wire.Replica, from uint64) { a.Want(tap.Want{Replica: r, From: from}) }
 	}
@@ -202,11 +202,10 @@ func (a *attachment) asked(r wire.Replica) (observe.Replay, bool) {
 // that was seen.
 func (a *attachment) recent(r wire.Replica, first uint64) (offer string, send func(), err error) {
 	b, ok := a.Budget(r)
-	never, _ := tap.ParsePolicy("never")
 	switch {
 	case !ok || b.Address == "":
 		return "", nil, fmt.Errorf("no replay socket of %s is known: give its address, or start the engine with one", r)
-	case a.replay == never:
+	case a.replay.Never():
 		return "", nil, errors.New("the replay policy is never: start with --replay=gaps to be able to ask")
 	case b.Left == 0:
 		return "", nil, fmt.Errorf("the replay requests that %s may be asked in a minute are used up", r)
