@@ -19,7 +19,13 @@ type Plain struct {
 	open     map[string]string // open findings by what they are about: title
 	closed   map[string]bool
 	headline string
-	noted    wire.Time // when the newest note said was made
+	noted    map[said]int // notes by how often they had been made when last said
+}
+
+// said is what tells one note from another.
+type said struct {
+	replica wire.Replica
+	text    string
 }
 
 // seen is what was said of a replica.
@@ -31,7 +37,7 @@ type seen struct {
 
 // NewPlain makes a Plain that has said nothing.
 func NewPlain(w io.Writer) *Plain {
-	return &Plain{w: w, replicas: map[wire.Replica]*seen{}, open: map[string]string{}, closed: map[string]bool{}}
+	return &Plain{w: w, replicas: map[wire.Replica]*seen{}, open: map[string]string{}, closed: map[string]bool{}, noted: map[said]int{}}
 }
 
 // markWords says which marks get a line, and how it begins. Joins and links
@@ -55,10 +61,11 @@ func (p *Plain) Next(s *observe.Snapshot) error {
 		p.replica(&s.Replicas[i], s.Until, line)
 	}
 	for _, n := range s.Notes {
-		if p.noted >= n.At {
+		key := said{n.Replica, n.Text}
+		if p.noted[key] >= n.Times {
 			continue
 		}
-		p.noted = n.At
+		p.noted[key] = n.Times
 		who := ""
 		if n.Replica != "" {
 			who = string(n.Replica) + ": "
