@@ -59,13 +59,21 @@ func BenchmarkExplain(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		share func(replica, blocks int) int
+		// doubt says that every replica has missed something since.
+		doubt bool
 	}{
-		{"a part each", func(r, blocks int) int { return blocks * r / 64 }},
-		{"all of it everywhere", func(_, blocks int) int { return blocks }},
-		{"all of it on one", func(r, blocks int) int { return 64 + blocks*(r/63)*63/64 }},
+		{"a part each", func(r, blocks int) int { return blocks * r / 64 }, false},
+		{"all of it everywhere", func(_, blocks int) int { return blocks }, false},
+		{"all of it on one", func(r, blocks int) int { return 64 + blocks*(r/63)*63/64 }, false},
+		{"a part each, all in doubt", func(r, blocks int) int { return blocks * r / 64 }, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			f, q := longPrompt(b, c.share)
+			for i := range f.Replicas {
+				if c.doubt {
+					f.Index.Doubt(f.Replicas[i].Name)
+				}
+			}
 			for b.Loop() {
 				a, err := Candidates(f, q)
 				if err != nil || len(a.Candidates) != 64 || len(a.Flips) == 0 {
