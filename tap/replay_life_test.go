@@ -135,13 +135,13 @@ func TestReplayGoesOn(t *testing.T) {
 			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
 		},
 		{
-			"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), restarts(live), hangUp}, {batch(1), marker}} },
+			"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), pause(time.Millisecond), restarts(live), hangUp}, {batch(1), marker}} },
 			[]uint64{0},
 			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
 		},
 		{
 			"the process restarts later", func(live *peer) [][]reply {
-				return [][]reply{{batch(0), hangUp}, {batch(1), restarts(live), pause(time.Second), batch(2), marker}}
+				return [][]reply{{batch(0), hangUp}, {batch(1), pause(time.Millisecond), restarts(live), pause(time.Second), batch(2), marker}}
 			},
 			[]uint64{0, 1},
 			`begin 0; replayed 0; replayed 1; end "the connection was lost before batch 2, and the live one meanwhile"; `,
