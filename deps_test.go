@@ -46,13 +46,21 @@ var allowed = map[string]row{
 	"capture":  {leaf(), "a recording is bytes as received; whoever reads it may decode better"},
 	"fleet":    {leaf("clock", "web"), "it says who is there, and what others do with that is theirs"},
 	"tap":      {leaf("clock"), "it carries records and wants; it must not judge what it carries"},
-	"prompt":   {leaf(), "prompts become tokens without knowing any fleet"},
+	"prompt":   {leaf("prompt/template", "prompt/tokenizer"), "prompts become tokens without knowing any fleet"},
+	"prompt/template": {
+		nil,
+		"a template knows text and values, no requests",
+	},
+	"prompt/tokenizer": {
+		[]string{"wire"},
+		"it is held against other tokenizers, without anything else of ours",
+	},
 	"prompt/hf": {
-		leaf("prompt"),
+		leaf("prompt", "prompt/tokenizer"),
 		"an optional tokenizer that needs cgo: cmd injects it, so nobody else links it",
 	},
 	"prompt/remote": {
-		leaf("prompt"),
+		leaf("prompt", "prompt/tokenizer", "web"),
 		"it asks an engine over the network: cmd injects it, so nobody does so unasked",
 	},
 	"route": {leaf(), "the routers' rules are pure functions of loads and matches"},
@@ -60,7 +68,11 @@ var allowed = map[string]row{
 		leaf("route", "web"),
 		"it asks routers over the network: cmd injects it, so nobody does so unasked",
 	},
-	"explain": {explain(), "it joins index, prompt and route, and sees no stream"},
+	"explain": {explain("explain/diff"), "it joins index, prompt and route, and sees no stream"},
+	"explain/diff": {
+		leaf("prompt", "prompt/tokenizer"),
+		"two prompts are compared without knowing any fleet",
+	},
 	"diagnose": {
 		explain("explain", "stream"),
 		"checks read what is known; they reach no fleet and draw no screen",
@@ -72,7 +84,7 @@ var allowed = map[string]row{
 	"report": {view(), "it is a view of a Snapshot"},
 	"tui":    {view(), "it is a view of a Snapshot"},
 	"sim": {
-		leaf("clock", "prompt", "route"),
+		leaf("clock", "prompt", "prompt/tokenizer", "route"),
 		"its truth is its own naive cache: with the index it would test the index against itself",
 	},
 	"doctor": {
@@ -89,7 +101,9 @@ func explain(more ...string) []string {
 	return append(leaf("index", "prompt", "route"), more...)
 }
 
-func view() []string { return []string{"wire", "observe", "diagnose", "explain", "route"} }
+func view() []string {
+	return []string{"wire", "observe", "diagnose", "explain", "explain/diff", "prompt", "route"}
+}
 
 // ban is a package that others must not reach.
 type ban struct {
@@ -105,7 +119,11 @@ var neverReach = []ban{
 		"what only looks must have no way to reach an engine or a file",
 	},
 	{[]string{"sim"}, []string{"index"}, "its truth would be the thing under test"},
-	{[]string{"prompt"}, []string{"prompt/hf", "prompt/remote"}, "both are injected"},
+	{
+		[]string{"prompt", "explain/diff", "explain", "diagnose", "observe", "report", "tui", "sim"},
+		[]string{"prompt/hf", "prompt/remote"},
+		"both are injected",
+	},
 	{[]string{"route", "explain", "diagnose", "observe", "report", "tui"}, []string{"route/remote"}, "it is injected"},
 }
 

@@ -1,0 +1,4 @@
+// Package tokenizer is a pure-Go engine for the tokenizer.json of HuggingFace's
+// tokenizers. What it does not implement it refuses by name; it never
+// approximates.
+package tokenizer
