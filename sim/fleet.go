@@ -33,7 +33,10 @@ type Options struct {
 	// HWM and Buffer are the engines' hwm and buffer_steps, in batches: 100,000
 	// and 10,000.
 	HWM, Buffer int
-	Clock       clock.Clock
+	// Encode turns text into tokens, so that conversations say something: chats as
+	// ChatML writes them. Without it their tokens are any numbers.
+	Encode func(text string) []wire.Token
+	Clock  clock.Clock
 	// Listen is net.Listen.
 	Listen Listen
 }

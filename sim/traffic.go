@@ -18,22 +18,14 @@ const (
 	minUser, maxUser     = 10, 90
 	minOutput, maxOutput = 8, 48
 	minOneOff, maxOneOff = 60, 400
-
-	vocabulary = 150_000
-)
-
-// The tokens that a chat template puts around turns.
-var (
-	userHead      = []wire.Token{151644, 872, 198}
-	assistantHead = []wire.Token{151645, 198, 151644, 77091, 198}
-	turnEnd       = []wire.Token{151645, 198}
-	// clockHead begins a system prompt that says what time it is.
-	clockHead = []wire.Token{151644, 8948, 198, 5405, 882, 25}
 )
 
 // traffic makes the requests of many conversations.
 type traffic struct {
-	rng     *rand.Rand
+	rng *rand.Rand
+	// say makes up tokens, and marks are those around turns.
+	say     voice
+	marks   *marks
 	systems [][]wire.Token
 	// open conversations are always as many: one that ends is begun anew.
 	open []*conversation
@@ -57,10 +49,11 @@ type conversation struct {
 	again []wire.Token
 }
 
-func newTraffic(rng *rand.Rand, conversations, limit int) *traffic {
+func newTraffic(rng *rand.Rand, conversations, limit int, encode func(string) []wire.Token) *traffic {
 	t := &traffic{rng: rng, limit: limit, clock: -1, whole: -1}
+	t.say, t.marks = newVoice(encode)
 	for range families {
-		t.systems = append(t.systems, t.text(between(rng, min(minSystem, limit/4), min(maxSystem, limit/2))))
+		t.systems = append(t.systems, t.say(rng, between(rng, min(minSystem, limit/4), min(maxSystem, limit/2))))
 	}
 	for len(t.open) < conversations {
 		t.open = append(t.open, t.begin())
@@ -69,15 +62,6 @@ func newTraffic(rng *rand.Rand, conversations, limit int) *traffic {
 }
 
 func between(rng *rand.Rand, low, high int) int { return low + rng.IntN(max(high-low, 0)+1) }
-
-// text makes up n tokens.
-func (t *traffic) text(n int) []wire.Token {
-	out := make([]wire.Token, n)
-	for i := range out {
-		out[i] = wire.Token(t.rng.IntN(vocabulary))
-	}
-	return out
-}
 
 // begin starts a conversation; low families are more popular.
 func (t *traffic) begin() *conversation {
@@ -88,7 +72,7 @@ func (t *traffic) begin() *conversation {
 // that belongs to none. It gives no prompt if all conversations are busy.
 func (t *traffic) next(now wire.Time) (*conversation, Job) {
 	if t.rng.IntN(oneOff) == 0 {
-		return nil, Job{Prompt: t.text(min(between(t.rng, minOneOff, maxOneOff), t.limit)), Output: t.output()}
+		return nil, Job{Prompt: t.say(t.rng, min(between(t.rng, minOneOff, maxOneOff), t.limit)), Output: t.output()}
 	}
 	var idle []*conversation
 	for _, c := range t.open {
@@ -104,34 +88,23 @@ func (t *traffic) next(now wire.Time) (*conversation, Job) {
 	return c, Job{Prompt: t.prompt(c, now), Output: t.output()}
 }
 
-func (t *traffic) output() []wire.Token { return t.text(between(t.rng, minOutput, maxOutput)) }
+func (t *traffic) output() []wire.Token { return t.say(t.rng, between(t.rng, minOutput, maxOutput)) }
 
 func (t *traffic) prompt(c *conversation, now wire.Time) []wire.Token {
 	if c.again != nil {
 		return c.again
 	}
 	c.turn++
-	c.history = slices.Concat(c.history, userHead, t.text(between(t.rng, minUser, maxUser)), assistantHead)
-	prompt := slices.Concat(t.systems[c.family], c.history)
+	c.history = slices.Concat(c.history, t.marks.user, t.say(t.rng, between(t.rng, minUser, maxUser)), t.marks.assistant)
+	var clock []wire.Token
 	if c.family == t.clock {
-		prompt = append(timeOfDay(now), prompt...)
+		clock = t.marks.clock(now)
 	}
+	prompt := slices.Concat(t.marks.system, clock, t.systems[c.family], t.marks.systemEnd, c.history)
 	if c.family == t.whole && len(prompt) > t.wholeSize {
 		prompt = prompt[:len(prompt)/t.wholeSize*t.wholeSize]
 	}
 	return prompt
-}
-
-// timeOfDay is a time to a hundredth of a second, as a tokenizer that splits digits has
-// it.
-func timeOfDay(now wire.Time) []wire.Token {
-	const day, zero = 24 * 60 * 60 * 1000, 15
-	ms := int(now/1e6) % day
-	out := slices.Clone(clockHead)
-	for _, n := range []int{ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000 / 10} {
-		out = append(out, wire.Token(zero+n/10), wire.Token(zero+n%10))
-	}
-	return out
 }
 
 // answered takes the answer to a conversation's request.
@@ -142,7 +115,7 @@ func (t *traffic) answered(c *conversation, j Job) {
 		return
 	}
 	c.again = nil
-	c.history = slices.Concat(c.history, j.Output, turnEnd)
+	c.history = slices.Concat(c.history, j.Output, t.marks.end)
 	if c.turn >= maxTurns || len(t.systems[c.family])+len(c.history)+maxUser+maxOutput > t.limit {
 		*c = *t.begin()
 	}

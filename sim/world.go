@@ -92,7 +92,7 @@ func newWorld(opt Options, out outlet) (*world, error) {
 	rng := rand.New(rand.NewPCG(opt.Seed, 0x6b7673636f7065))
 	w := &world{opt: opt, rng: rng, out: out, flights: map[int]*flight{}}
 	// A conversation has a turn every few seconds.
-	w.traffic = newTraffic(rng, 8+int(4*opt.Rate), min(2048, opt.Blocks*opt.BlockSize/6))
+	w.traffic = newTraffic(rng, 8+int(4*opt.Rate), min(2048, opt.Blocks*opt.BlockSize/6), opt.Encode)
 	for i := range opt.Replicas {
 		name := "sim-" + strconv.Itoa(i)
 		w.nodes = append(w.nodes, &node{
