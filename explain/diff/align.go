@@ -17,7 +17,7 @@ var grams = [...]int{24, 8, 3, 1}
 // maxAnchors bounds the runs of a stretch that are looked at, and so memory. In a
 // longer one they are sampled by their hashes; what lies between two anchors is
 // looked at again, as a shorter stretch.
-const maxAnchors = 1 << 17
+const maxAnchors = 1 << 15
 
 // align gives the hunks of a and b from a0 and b0 on, in order. Time is linear in
 // the lengths, but for the order of anchors.

@@ -73,7 +73,7 @@ var classes = [...]struct {
 	Deletion:    {"deletion", "a text that only A has", MoveLast, false},
 	Timestamp:   {"timestamp", "a timestamp", MoveLast, true},
 	Date:        {"date", "a date", MoveLast, true},
-	Counter:     {"counter", "a counter", MoveLast, true},
+	Counter:     {"counter", "a number", MoveLast, true},
 	ID:          {"id", "an identifier", MoveLast, true},
 	HeaderLine:  {"header line", "a header line", MoveLast, true},
 	GitStatus:   {"git status", "a git status", MoveLast, true},

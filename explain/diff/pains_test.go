@@ -112,7 +112,7 @@ func pains() []pain {
 		{
 			id: "P07 clean", a: system("Status:\n(clean)\n\n"), b: system("Status:\n M src/lib.ts\n?? notes.md\n\n"),
 			class: diff.GitStatus, before: "Status:",
-			cutA: "(clean)", cutB: " M src/lib.ts\n?? notes.md\n",
+			cutA: "(clean)\n", cutB: " M src/lib.ts\n?? notes.md\n",
 		},
 		{
 			id: "P08", a: system("<files>\n" + filesA + "</files>\nToday's date: Tue Jun 16 2026\n"),

@@ -1,5 +1,7 @@
 package diff
 
+import "unicode/utf8"
+
 // change is one difference, as recognisers see it.
 type change struct {
 	c    *comparison
@@ -150,6 +152,9 @@ func (ch *change) plain() found {
 	case noB:
 		f.class = Deletion
 	}
+	if ch.text && f.class == Edit {
+		f.words(ch)
+	}
 	if ch.text && noA != noB {
 		if noA {
 			f.slide(ch, &ch.b)
@@ -159,6 +164,29 @@ func (ch *change) plain() found {
 		f.emptied(ch)
 	}
 	return f
+}
+
+// words widens an edit to whole words.
+func (f *found) words(ch *change) {
+	const far = 32
+	a, b := ch.a.s.text, ch.b.s.text
+	inner := func(c byte) bool {
+		return c >= utf8.RuneSelf || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+	}
+	for range far {
+		if f.a[0] == ch.a.low || !inner(a[f.a[0]-1]) {
+			break
+		}
+		f.a[0], f.b[0] = f.a[0]-1, f.b[0]-1
+	}
+	for range far {
+		if f.a[1] == len(a) || f.b[1] == len(b) || a[f.a[1]] != b[f.b[1]] || !inner(a[f.a[1]]) {
+			break
+		}
+		f.a[1], f.b[1] = f.a[1]+1, f.b[1]+1
+	}
+	f.a[0], f.b[0] = ceilRune(a, f.a[0]), ceilRune(b, f.b[0])
+	f.a[1], f.b[1] = floorRune(a, f.a[1]), floorRune(b, f.b[1])
 }
 
 // slide moves a text that only one side has to where it begins best: what begins

@@ -46,7 +46,7 @@ var (
 	epochForm  = regexp.MustCompile(`\b[12]\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?\b`)
 	hexForm    = regexp.MustCompile(`\b(?:0x)?[0-9a-fA-F]{6,128}\b`)
 	wordForm   = regexp.MustCompile(`[A-Za-z0-9_-]{8,128}`)
-	numberForm = regexp.MustCompile(`\b\d{1,18}\b`)
+	numberForm = regexp.MustCompile(`\b\d{1,18}(?:\.\d+)*\b`)
 
 	fraction = regexp.MustCompile(`:\d\d[.,](\d+)`)
 	seconds  = regexp.MustCompile(`:\d\d:\d\d|T\d{6}`)
@@ -173,7 +173,8 @@ func mixed(s string) bool {
 	return digits(s) > 0 && strings.ContainsFunc(s, unicode.IsLetter)
 }
 
-// numberOf takes whole numbers for counters, and says by how much they differ.
+// numberOf takes whole numbers for counters, but no versions or fractions, and says
+// by how much they differ.
 func numberOf(a, b string) (Class, string, bool) {
 	x, errA := strconv.ParseInt(a, 10, 64)
 	y, errB := strconv.ParseInt(b, 10, 64)

@@ -2,8 +2,6 @@ package diff_test
 
 import (
 	"fmt"
-	"hash/fnv"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -12,18 +10,51 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// pieces are the tokens of a small tokenizer of our own: markers whole, words with
-// a space before them, digits one by one, as Qwen's has them.
-var pieces = regexp.MustCompile(`<\|[a-z_]+\|>|</?[a-z_]+>| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9<]|\s+|(?s:.)`)
+// markers are tokens of their own.
+var markers = []string{"<|im_start|>", "<|im_end|>", "<|start|>", "<bos>", "<think>", "</think>", "<tool_call>", "</tool_call>"}
+
+// piece gives the length of the first token of a text, by a small tokenizer of our
+// own: markers whole, words with a space before them, digits one by one, as Qwen's
+// has them, white space together, and everything else by bytes.
+func piece(text string) int {
+	for _, m := range markers {
+		if text[0] == '<' && strings.HasPrefix(text, m) {
+			return len(m)
+		}
+	}
+	run := func(from int, in func(c byte) bool) int {
+		n := from
+		for n < len(text) && in(text[n]) {
+			n++
+		}
+		return n
+	}
+	letter := func(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+	space := func(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+	switch c := text[0]; {
+	case letter(c):
+		return run(0, letter)
+	case c == ' ' && len(text) > 1 && letter(text[1]):
+		return run(1, letter)
+	case c == ' ' && len(text) > 1 && strings.IndexByte("{[(-\"'_", text[1]) >= 0:
+		return 2
+	case space(c):
+		return run(0, space)
+	}
+	return 1
+}
 
 func encode(text string) ([]wire.Token, []prompt.Span, error) {
 	var ids []wire.Token
 	var spans []prompt.Span
-	for _, m := range pieces.FindAllStringIndex(text, -1) {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(text[m[0]:m[1]]))
-		ids = append(ids, wire.Token(h.Sum64()))
-		spans = append(spans, prompt.Span{Start: m[0], End: m[1]})
+	for at := 0; at < len(text); {
+		n := piece(text[at:])
+		h := uint64(14695981039346656037) // FNV-1a
+		for i := range n {
+			h = (h ^ uint64(text[at+i])) * 1099511628211
+		}
+		ids, spans = append(ids, wire.Token(h)), append(spans, prompt.Span{Start: at, End: at + n})
+		at += n
 	}
 	return ids, spans, nil
 }
