@@ -1,0 +1,116 @@
+package diff
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// This file holds the recognisers that tokens suffice for.
+
+// bos knows a beginning-of-text token that one side has once more.
+func (ch *change) bos() (found, bool) {
+	a, b, n := ch.c.a.units, ch.c.b.units, ch.h.a0
+	if n > 4 || n != ch.h.b0 || !ch.c.counted {
+		return found{}, false
+	}
+	count := func(s []wire.Token) int {
+		k := 0
+		for k < min(len(s), 8) && s[k] == s[0] {
+			k++
+		}
+		return k
+	}
+	ka, kb := 0, 0
+	if n > 0 {
+		ka, kb = count(a), count(b)
+	}
+	f := found{class: BOS, detail: "doubled"}
+	switch {
+	case n > 0 && min(ka, kb) == n && ka != kb && alike(a[ka:], b[kb:]):
+		f.tokens = &hunk{n, ka, n, kb}
+	case n == 0 && ch.special(ch.c.a, 0) && alike(a[1:], b):
+		f.detail, f.tokens = "missing in B", &hunk{0, 1, 0, 0}
+	case n == 0 && ch.special(ch.c.b, 0) && alike(a, b[1:]):
+		f.detail, f.tokens = "missing in A", &hunk{0, 0, 0, 1}
+	default:
+		return found{}, false
+	}
+	return f, true
+}
+
+// special reports whether a unit may be a beginning-of-text token: it stands for no
+// text or for one in brackets; unknown text may be anything.
+func (ch *change) special(s *side, i int) bool {
+	if !s.hasText() {
+		return true
+	}
+	text := s.text[s.starts[i]:s.starts[i+1]]
+	return text == "" || strings.HasPrefix(text, "<") && strings.HasSuffix(text, ">")
+}
+
+// alike reports whether two sequences begin alike, at least a little.
+func alike(a, b []wire.Token) bool {
+	const enough = 4
+	return commonPrefix(a, b) >= max(1, min(enough, len(a), len(b)))
+}
+
+// maxHull bounds what is compared as a reordered whole, in tokens and in hunks.
+const (
+	maxHull  = 64 << 10
+	maxHunks = 64
+)
+
+// tokenOrder knows a stretch with the same tokens in another order.
+func (ch *change) tokenOrder() (found, bool) {
+	const least = 16 // the digits of a time have other orders too
+	counts := map[wire.Token]int{}
+	differ := 0 // tokens whose count is not 0
+	count := func(s []wire.Token, by int) {
+		for _, t := range s {
+			was := counts[t]
+			counts[t] = was + by
+			switch {
+			case was == 0:
+				differ++
+			case was+by == 0:
+				differ--
+			}
+		}
+	}
+	a, b, h := ch.c.a.units, ch.c.b.units, ch.h
+	at := hunk{h.a0, h.a0, h.b0, h.b0}
+	for i := 0; i <= min(len(ch.rest), maxHunks); i++ {
+		if i > 0 {
+			h = ch.rest[i-1]
+		}
+		if h.a1-at.a0 > maxHull || h.b1-at.b0 > maxHull {
+			break
+		}
+		count(a[at.a1:h.a1], 1)
+		count(b[at.b1:h.b1], -1)
+		at.a1, at.b1 = h.a1, h.b1
+		if differ == 0 && at.a1-at.a0 >= least {
+			return found{class: ListOrder, tokens: &at}, true
+		}
+	}
+	return found{}, false
+}
+
+// sameItems reports whether two lists have the same items in another order.
+func sameItems(a, b []string) bool {
+	if len(a) != len(b) || len(a) < 2 || slices.Equal(a, b) {
+		return false
+	}
+	return maps.Equal(tally(a), tally(b))
+}
+
+func tally(s []string) map[string]int {
+	m := make(map[string]int, len(s))
+	for _, v := range s {
+		m[v]++
+	}
+	return m
+}

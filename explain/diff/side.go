@@ -1,0 +1,207 @@
+package diff
+
+import (
+	"hash/maphash"
+	"sort"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// side is one prompt as units that can be compared: its tokens, or the words of
+// its text where a prompt has no tokens.
+type side struct {
+	p     *prompt.Prompt
+	units []wire.Token
+	// text is empty and starts nil where the text of tokens is not known. Else
+	// starts has the byte at which each unit begins, never falling, and the length
+	// of the text behind the last.
+	text   string
+	starts []int
+}
+
+func (s *side) hasText() bool { return s.starts != nil }
+
+// comparison is the work on two prompts.
+type comparison struct {
+	a, b *side
+	// counted is set where units are tokens.
+	counted bool
+	// notes are of how the sides could be read.
+	notes []string
+	// budget is how many bytes may still be parsed as JSON.
+	budget int
+}
+
+// maxParse bounds what one comparison parses as JSON, in bytes.
+const maxParse = 2 << 20
+
+func newComparison(a, b *prompt.Prompt) (*comparison, error) {
+	c := &comparison{budget: maxParse}
+	c.counted = counts(a) && counts(b)
+	if !c.counted {
+		if a.Text == "" && len(a.Tokens) > 0 || b.Text == "" && len(b.Tokens) > 0 {
+			return nil, errNothing
+		}
+		seed := maphash.MakeSeed()
+		c.a, c.b = words(a, seed), words(b, seed)
+		return c, nil
+	}
+	c.a, c.b = c.tokens("A", a), c.tokens("B", b)
+	return c, nil
+}
+
+// counts reports whether a prompt can be compared by tokens.
+func counts(p *prompt.Prompt) bool { return len(p.Tokens) > 0 || p.Text == "" }
+
+func (c *comparison) tokens(name string, p *prompt.Prompt) *side {
+	s := &side{p: p, units: p.Tokens}
+	switch {
+	case p.Text == "" && len(p.Tokens) > 0:
+		c.notes = append(c.notes, name+" has token ids without text, so classes are what tokens tell: give --tokenizer")
+	case len(p.Spans) != len(p.Tokens):
+		c.notes = append(c.notes, "the tokenizer of "+name+" does not tell which token is which text, so classes are what tokens tell")
+	default:
+		s.text = p.Text
+		s.starts = make([]int, 0, len(p.Tokens)+1)
+		at := 0 // where the last token that stands for text began
+		end := 0
+		for _, span := range p.Spans {
+			if span.Start < span.End {
+				at, end = max(at, min(span.Start, len(p.Text))), span.End
+			} else {
+				at = max(at, min(end, len(p.Text)))
+			}
+			s.starts = append(s.starts, at)
+		}
+		s.starts = append(s.starts, len(p.Text))
+	}
+	return s
+}
+
+// words cuts a text into words: letters and digits together, digits one by one, and
+// everything else by characters.
+func words(p *prompt.Prompt, seed maphash.Seed) *side {
+	s := &side{p: p, text: p.Text, starts: []int{}}
+	for i := 0; i < len(p.Text); {
+		end := i
+		for end < len(p.Text) {
+			r, n := utf8.DecodeRuneInString(p.Text[end:])
+			if !unicode.IsLetter(r) && end > i {
+				break
+			}
+			end += n
+			if !unicode.IsLetter(r) {
+				break
+			}
+		}
+		s.units = append(s.units, wire.Token(maphash.String(seed, p.Text[i:end])))
+		s.starts = append(s.starts, i)
+		i = end
+	}
+	s.starts = append(s.starts, len(p.Text))
+	return s
+}
+
+// covering gives the units that hold a byte of from to to.
+func (s *side) covering(from, to int) (start, end int) {
+	n := len(s.units)
+	start = sort.Search(n, func(i int) bool { return s.starts[i+1] > from })
+	end = sort.Search(n, func(i int) bool { return s.starts[i] >= to })
+	return start, max(start, end)
+}
+
+// where says in which part a unit or byte is; byte is -1 without text.
+func (s *side) where(byt int) Where {
+	w := Where{Message: -1, Part: prompt.Plain}
+	parts := s.p.Parts
+	if byt < 0 || len(parts) == 0 {
+		return w
+	}
+	i := sort.Search(len(parts), func(i int) bool { return byt < parts[i].End })
+	i = min(i, len(parts)-1) // the end of the text belongs to the last part
+	return Where{Message: parts[i].Message, Role: parts[i].Role, Part: parts[i].Kind}
+}
+
+// place describes where one side parts at a unit and byte.
+func (s *side) place(byt int) Place {
+	p := Place{Byte: byt, Where: s.where(byt)}
+	if byt >= 0 {
+		p.Before = s.text[ceilRune(s.text, max(byt-Around, 0)):byt]
+		p.After = s.text[byt:floorRune(s.text, min(byt+Around, len(s.text)))]
+	}
+	return p
+}
+
+// clip gives the beginning of a stretch of text.
+func (s *side) clip(from, to int) string {
+	if to-from > MaxText {
+		to = max(from, floorRune(s.text, from+MaxText))
+	}
+	return s.text[from:to]
+}
+
+// floorRune moves a place back to where a character begins, ceilRune on. In bytes
+// that are no text they stay.
+func floorRune(s string, i int) int {
+	for j := i; j > i-utf8.UTFMax && j > 0; j-- {
+		if j == len(s) || utf8.RuneStart(s[j]) {
+			return j
+		}
+	}
+	return i
+}
+
+func ceilRune(s string, i int) int {
+	for j := i; j < i+utf8.UTFMax && j < len(s); j++ {
+		if utf8.RuneStart(s[j]) {
+			return j
+		}
+	}
+	return i
+}
+
+// commonPrefix counts the leading elements that two sequences share.
+func commonPrefix(a, b []wire.Token) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+func commonSuffix(a, b []wire.Token) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[len(a)-1-i] != b[len(b)-1-i] {
+			return i
+		}
+	}
+	return n
+}
+
+// textPrefix counts the leading bytes that two texts share, in whole characters.
+func textPrefix(a, b string) int {
+	n := min(len(a), len(b))
+	i := 0
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	if i == len(a) && i == len(b) {
+		return i
+	}
+	return min(floorRune(a, i), floorRune(b, i))
+}
+
+func textSuffix(a, b string) int {
+	n := min(len(a), len(b))
+	i := 0
+	for i < n && a[len(a)-1-i] == b[len(b)-1-i] {
+		i++
+	}
+	return min(len(a)-ceilRune(a, len(a)-i), len(b)-ceilRune(b, len(b)-i))
+}

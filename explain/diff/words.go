@@ -1,0 +1,163 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kvscope/kvscope/prompt"
+)
+
+// Summary says in a sentence where the prompts part, what is there, and what it
+// costs. It holds no text of the prompts but names of headers.
+func (d *Diff) Summary() string {
+	var out strings.Builder
+	total := min(d.Tokens[0], d.Tokens[1]) / max(d.BlockSize, 1)
+	switch d.Relation {
+	case Equal:
+		out.WriteString("A and B are equal")
+		if d.HasTokens {
+			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+		}
+	case Extends:
+		longer, shorter := "A", "B"
+		if d.A.After == "" && d.Tokens[0] <= d.Tokens[1] {
+			longer, shorter = "B", "A"
+		}
+		fmt.Fprintf(&out, "%s begins with all of %s", longer, shorter)
+		if d.HasTokens {
+			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+		}
+	case Unrelated:
+		out.WriteString("A and B are unrelated")
+		if d.HasTokens {
+			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.Common, "token"), d.Reuse.Now, plural(total, "block"))
+		}
+	case Parts:
+		fmt.Fprintf(&out, "A and B part at %s, %s", d.at(), d.Spans[0].phrase())
+		if more := d.others(); more != "" {
+			out.WriteString("; " + more)
+		}
+		if d.HasTokens && d.Namespace == "" {
+			fmt.Fprintf(&out, "; %s", d.cost(total))
+		}
+	}
+	if d.Namespace != "" {
+		fmt.Fprintf(&out, "; their %s differs, so they share no block whatever their tokens are", d.Namespace)
+	}
+	return out.String()
+}
+
+// at says where the prompts part.
+func (d *Diff) at() string {
+	at := fmt.Sprintf("byte %s", group(d.A.Byte))
+	if d.HasTokens {
+		at = fmt.Sprintf("token %s (block %s)", group(d.Common), group(d.Block))
+	}
+	where := d.A.Where
+	if where.Message < 0 && where.Part != prompt.Tools {
+		where = d.B.Where
+	}
+	switch {
+	case where.Part == prompt.Tools:
+		at += " in the tools"
+	case where.Message >= 0:
+		at += fmt.Sprintf(" in message %d", where.Message)
+		if where.Role != "" {
+			at += ", " + where.Role
+		}
+	}
+	return at
+}
+
+// phrase says what a span is.
+func (s *Span) phrase() string {
+	what := classes[s.Class].phrase
+	switch {
+	case s.Class == Timestamp:
+		what += map[string]string{
+			"second": " of 1 s resolution", "minute": " of 1 min resolution",
+			"ms": " of 1 ms resolution", "µs": " of 1 µs resolution", "ns": " of 1 ns resolution",
+		}[s.Detail]
+	case s.Detail != "" && s.Class != Date:
+		what += " (" + s.Detail + ")"
+	}
+	a, b := s.A.End-s.A.Start, s.B.End-s.B.Start
+	switch {
+	case s.Kind == Uncounted:
+		return what
+	case s.Kind == Replaced:
+		return fmt.Sprintf("%s, %s replaced by as many", what, plural(a, "token"))
+	case a == 0 || b == 0:
+		return fmt.Sprintf("%s, %s", what, plural(a+b, "token"))
+	}
+	return fmt.Sprintf("%s, %s resized to %s", what, plural(a, "token"), group(b))
+}
+
+// others names the volatile spans, where there is more than the first.
+func (d *Diff) others() string {
+	var names []string
+	for _, s := range d.Spans {
+		if s.Remedied {
+			names = append(names, s.Class.String())
+		}
+	}
+	if len(names) < 2 {
+		return ""
+	}
+	const most = 4
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return fmt.Sprintf("%d volatile spans (%s%s)", len(names), strings.Join(names[:min(len(names), most)], ", "), more)
+}
+
+// cost says what is reusable.
+func (d *Diff) cost(total int) string {
+	now := fmt.Sprintf("%s of %s reusable", group(d.Reuse.Now), plural(total, "full block"))
+	if d.Reuse.Lost == 0 {
+		return now
+	}
+	how := "with it moved last"
+	switch n, forms := d.remedies(); {
+	case n == forms:
+		how = "in one form"
+		switch d.Spans[0].Class {
+		case ToolOrder, ListOrder, KeyOrder:
+			how = "in one order"
+		}
+	case n > 1 && forms > 0:
+		how = "with them moved last or in one form"
+	case n > 1:
+		how = "with them moved last"
+	}
+	return fmt.Sprintf("%s, %s %s", now, group(d.Reuse.Moved), how)
+}
+
+// remedies counts the spans that are remedied, and those by one form.
+func (d *Diff) remedies() (n, forms int) {
+	for _, s := range d.Spans {
+		if s.Remedied {
+			n++
+			if s.Remedy == SameForm {
+				forms++
+			}
+		}
+	}
+	return n, forms
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return group(n) + " " + noun + "s"
+}
+
+// group writes a number with commas between thousands.
+func group(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", group(n/1000), n%1000)
+}
