@@ -313,6 +313,7 @@ func TestViewsFit(t *testing.T) {
 	acts := []string{
 		actUp, actDown, actTop, actBottom, actPageDown, actHalfUp, actLeft, actRight, actOpen, actNextPane, actPrevPane,
 		actSort, actReverse, actCopy, actCopyRow, actJump, actShallower, actPaste, actAsk, actPolicy, actLoad, actUndo,
+		actText, actTop, actBottom,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		snap := oddSnapshot(t)
@@ -323,8 +324,14 @@ func TestViewsFit(t *testing.T) {
 		if rapid.Bool().Draw(t, "end") {
 			s.end = snap
 		}
+		if rapid.Bool().Draw(t, "tokenizer") {
+			s.words = oddWords{}
+		}
 		whatIf := newWhatIf()
-		whatIf.answer = &observe.Answer{Tokens: 70, Parting: &observe.Parting{Asked: []wire.Token{1, 2}}}
+		whatIf.prompt = newScript(oddPrompt(t, 70))
+		whatIf.answer = &observe.Answer{Tokens: 70, Parting: &observe.Parting{
+			Token: rapid.IntRange(0, 80).Draw(t, "parts at"), Replica: "\x1b[1mr", Known: true, Asked: []wire.Token{1, 2}, Stored: []wire.Token{3, 4},
+		}}
 		for i := range snap.Replicas {
 			whatIf.answer.Rows = append(whatIf.answer.Rows, observe.Row{
 				Replica: snap.Replicas[i].Replica, Trust: snap.Replicas[i].Trust, BlockSize: i % 3, Blocks: 70, Device: i % 70, Host: i % 2, Upper: i,
