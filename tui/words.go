@@ -2,7 +2,6 @@ package tui
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -88,8 +87,27 @@ func quoted(w Words, tokens []wire.Token, most int) (string, bool) {
 		}
 		text, more = text[:most], glyphMore
 	}
-	return strconv.Quote(text) + more, true
+	return quote(text) + more, true
 }
+
+// quote gives a text in quotes, as it can be seen: see visible.
+func quote(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for text != "" {
+		shown, _, n := visible(text)
+		if escape, ok := escapes[text[0]]; ok {
+			shown = escape
+		}
+		b.WriteString(shown)
+		text = text[n:]
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// escapes are what quotes need besides.
+var escapes = map[byte]string{'\n': `\n`, '\t': `\t`, '"': `\"`, '\\': `\\`}
 
 // spelled gives the text of tokens, and stops once it is longer than most bytes.
 func spelled(w Words, tokens []wire.Token, most int) (string, bool) {
