@@ -150,7 +150,12 @@ func (m *model) opened(msg openedMsg) tea.Cmd {
 // into the what-if view otherwise.
 func (m *model) paste(text string) tea.Cmd {
 	if m.prompt != nil {
-		line, _, more := strings.Cut(toLF(text), "\n")
+		line, rest, more := strings.Cut(toLF(text), "\n")
+		if m.prompt.whole && rest != "" {
+			text = m.prompt.input.Value() + text
+			m.prompt = nil
+			return m.paste(text)
+		}
 		cmd := m.prompt.insert(m, line)
 		if more {
 			return tea.Batch(cmd, m.say("a prompt takes one line; the rest was left out"))
@@ -161,7 +166,7 @@ func (m *model) paste(text string) tea.Cmd {
 	if n := strings.Count(text, "\r"); n > 0 {
 		said += fmt.Sprintf("; %s became LF (tmux sends CR): for exact bytes open a file", plural(n, "CR"))
 	}
-	return m.pasteText(text, said)
+	return m.pasteText(toLF(text), said)
 }
 
 // pasteView is where pasted text goes.
@@ -174,7 +179,10 @@ func (m *model) pasteText(text, said string) tea.Cmd {
 			continue
 		}
 		m.show(pasteView)
-		cmd := m.do(v, p.paste(m.scene(), toLF(text)))
+		cmd := m.do(v, p.paste(m.scene(), text))
+		if !m.spells {
+			cmd = tea.Batch(cmd, m.spell())
+		}
 		return tea.Batch(cmd, m.say(said))
 	}
 	return m.say("no view takes pasted text")

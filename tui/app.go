@@ -29,6 +29,9 @@ type Options struct {
 	// Editor gives a command that lets the user edit a text; it ends with an
 	// Edited message.
 	Editor func(initial string) tea.Cmd
+	// Words turn prompts into tokens and back; without them token ids are all that
+	// is understood. Read is called from commands only.
+	Words Words
 	// Page gives the page of a check, in Markdown.
 	Page func(code string) (string, bool)
 	// Audit is how requests turned out over the whole recording, nil if that is
@@ -87,6 +90,10 @@ type model struct {
 	toast   string
 	toastID int
 	note    observe.Note // the newest one said
+	// state is how far the tokenizer was when last looked at, and spells says that
+	// it is looked at again.
+	state  string
+	spells bool
 
 	// followedTo is what the view shown was last told of.
 	followedTo struct {
@@ -141,8 +148,8 @@ func (m *model) view() view { return m.views[m.now] }
 // scene is what the view may see now.
 func (m *model) scene() *scene {
 	return &scene{
-		audit: m.opt.Audit,
-		snap:  m.snap, theme: m.theme, filter: m.filters[m.view().name()], feed: m.opt.Feed,
+		audit: m.opt.Audit, words: m.opt.Words, state: m.state,
+		snap: m.snap, theme: m.theme, filter: m.filters[m.view().name()], feed: m.opt.Feed,
 		recording: m.opt.Player != nil, frozen: m.frozen, relative: m.relative,
 		end: m.end, maximised: m.maximised, asks: m.opt.Recent != nil,
 	}
@@ -157,6 +164,7 @@ func (m *model) Init() tea.Cmd {
 	if m.opt.Look.Auto {
 		cmds = append(cmds, tea.RequestBackgroundColor)
 	}
+	cmds = append(cmds, m.spell())
 	if m.opt.Notice != "" {
 		cmds = append(cmds, m.say(m.opt.Notice))
 	}
@@ -182,6 +190,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		changed := m.take(tick.snap)
 		m.dirty = m.dirty || changed || m.frozenClock()
 		return m, tea.Batch(m.tick(), m.followed(), m.noted())
+	}
+	if _, ok := msg.(spellMsg); ok {
+		return m, m.spell()
 	}
 	m.dirty = true
 	cmd := m.update(msg)
@@ -239,7 +250,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		if msg.Err != nil {
 			return m.say("the editor failed: " + msg.Err.Error())
 		}
-		return m.paste(msg.Text)
+		return m.pasteText(msg.Text, "took "+plural(len(msg.Text), "byte")+" of the editor")
 	case openedMsg:
 		return m.opened(msg)
 	case resultMsg:

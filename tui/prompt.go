@@ -19,6 +19,9 @@ type prompt struct {
 	check func(m *model, text string) (note string, err error)
 	// done acts on the text; the prompt is closed then.
 	done func(m *model, text string) tea.Cmd
+	// whole says that pasted lines are not for this line: they close the prompt and
+	// go where text goes that is pasted without one.
+	whole bool
 	// undo puts back what check changed, after esc.
 	undo func(m *model)
 	// complete lists what the text could become.
@@ -278,9 +281,10 @@ func filePrompt() *prompt {
 // by bracketed paste at any time.
 func pastePrompt() *prompt {
 	return &prompt{
-		sign: "prompt: ",
+		sign:  "prompt: ",
+		whole: true,
 		check: func(*model, string) (string, error) {
-			return "type or paste one line; longer text: esc, then paste", nil
+			return "type or paste text, a request body, a curl command or token ids; several lines are taken at once", nil
 		},
 		done: func(m *model, text string) tea.Cmd {
 			if text == "" {

@@ -394,7 +394,8 @@ func (v *streams) moveEvent(s *scene, by int) {
 	_, r := v.selected(shown)
 	st := v.studied(s, e, r)
 	v.event = clamp(v.event, n)
-	lines := 1 + len(eventLines(st, v.event, r, v.fieldWidth))
+	fields := eventLines(s, st, v.event, r, v.fieldWidth)
+	lines := 1 + len(fields)
 	switch {
 	case by == stepLeft:
 		v.event, v.line = clamp(v.event-1, n), 0
@@ -414,6 +415,20 @@ func (v *streams) moveEvent(s *scene, by int) {
 		v.event, v.line = clamp(v.event+by/max(by, -by), n), 0
 	}
 	v.offset = st.bytes[v.event].from
+	from, to := v.lineTokens(st)
+	if at, ok := st.tokenBytes(v.event, from, to); ok {
+		v.offset = at.from
+	}
+}
+
+// lineTokens gives the tokens of the selected event that its selected line is
+// about, none if it is about none.
+func (v *streams) lineTokens(st *study) (from, to int) {
+	if st.linesOf != v.event || v.line < 1 || v.line > len(st.lines) {
+		return 0, 0
+	}
+	l := &st.lines[v.line-1]
+	return l.from, l.to
 }
 
 func (v *streams) moveBytes(s *scene, by int) {
@@ -425,12 +440,24 @@ func (v *streams) moveBytes(s *scene, by int) {
 	v.offset = clamp(v.offset/v.perRow+by, rows) * v.perRow
 	shown, _ := v.replicas(s)
 	_, r := v.selected(shown)
-	for i, b := range v.studied(s, e, r).bytes {
+	st := v.studied(s, e, r)
+	for i, b := range st.bytes {
 		if b.from < v.offset+v.perRow && v.offset < b.to {
-			v.event, v.line = i, 0
+			v.event, v.line = i, v.lineAt(s, st, i, r)
 			break
 		}
 	}
+}
+
+// lineAt gives the line of an event with the first token on the selected row of
+// the dump, 0 for the event itself.
+func (v *streams) lineAt(s *scene, st *study, event int, r *diagnose.Replica) int {
+	for i, l := range eventLines(s, st, event, r, v.fieldWidth) {
+		if at, ok := st.tokenBytes(event, l.from, l.to); ok && at.from < v.offset+v.perRow && v.offset < at.to {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // selectAt shows a replica, and the batch with a number or the one behind the

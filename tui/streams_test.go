@@ -44,6 +44,26 @@ func TestScreenStreamsPanes(t *testing.T) {
 	})
 }
 
+// With a tokenizer the tokens of a store are read, and a row of them is marked in
+// the bytes.
+func TestScreenStreamsWords(t *testing.T) {
+	t.Parallel()
+	eachSize(t, func(t *testing.T, w, h int, mode string) {
+		p := recording(t, "d_restart")
+		x := newHarnessOn(t, Options{Feed: p, Player: p, Look: lookOf(mode), Words: fakeWords{}}, w, h)
+		x.m.show("streams")
+		x.press("down", "down", "enter", "down", "enter")
+		x.frame()
+		v := x.m.view().(*streams)
+		for from, to := v.lineTokens(v.study); to <= from; from, to = v.lineTokens(v.study) {
+			x.press("down")
+			x.frame()
+		}
+		x.press("down", "down")
+		x.golden(fmt.Sprintf("streams-words_d_restart_%dx%d_%s", w, h, mode))
+	})
+}
+
 // A recording at an earlier moment shows what is still to come.
 func TestScreenStreamsAhead(t *testing.T) {
 	t.Parallel()
@@ -176,7 +196,29 @@ func TestStreamsLinked(t *testing.T) {
 	if v.event != 2 || v.offset != v.study.bytes[2].from {
 		t.Errorf("event %d, byte %d of %v", v.event, v.offset, v.study.bytes)
 	}
-	x.press("enter", "g")
+	// A row of tokens is found in the bytes, and from there.
+	x.press("left", "left")
+	for from, to := v.lineTokens(v.study); from == 0; from, to = v.lineTokens(v.study) {
+		x.press("down")
+		if to > from && v.line > len(v.study.lines) {
+			t.Fatal("no second row of tokens")
+		}
+	}
+	line, event := v.line, v.event
+	from, to := v.lineTokens(v.study)
+	at, ok := v.study.tokenBytes(event, from, to)
+	if !ok || v.offset != at.from {
+		t.Errorf("row %d–%d is at %v, the offset at %d", from, to, at, v.offset)
+	}
+	x.frame()
+	x.press("enter", "down", "up")
+	if v.event != event || v.line < line-1 || v.line > line {
+		t.Errorf("from the bytes: event %d, line %d; it was %d, %d", v.event, v.line, event, line)
+	}
+	if got := x.text(); !strings.Contains(got, fmt.Sprintf("of event %d are", event+1)) {
+		t.Errorf("shown:\n%s", got)
+	}
+	x.press("g")
 	if v.event != 0 || v.offset != 0 {
 		t.Errorf("event %d at byte %d", v.event, v.offset)
 	}
@@ -313,6 +355,7 @@ func TestViewsFit(t *testing.T) {
 	acts := []string{
 		actUp, actDown, actTop, actBottom, actPageDown, actHalfUp, actLeft, actRight, actOpen, actNextPane, actPrevPane,
 		actSort, actReverse, actCopy, actCopyRow, actJump, actShallower, actPaste, actAsk, actPolicy, actLoad, actUndo,
+		actText, actTop, actBottom,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		snap := oddSnapshot(t)
@@ -323,8 +366,14 @@ func TestViewsFit(t *testing.T) {
 		if rapid.Bool().Draw(t, "end") {
 			s.end = snap
 		}
+		if rapid.Bool().Draw(t, "tokenizer") {
+			s.words = oddWords{}
+		}
 		whatIf := newWhatIf()
-		whatIf.answer = &observe.Answer{Tokens: 70, Parting: &observe.Parting{Asked: []wire.Token{1, 2}}}
+		whatIf.prompt = newScript(oddPrompt(t, 70))
+		whatIf.answer = &observe.Answer{Tokens: 70, Parting: &observe.Parting{
+			Token: rapid.IntRange(0, 80).Draw(t, "parts at"), Replica: "\x1b[1mr", Known: true, Asked: []wire.Token{1, 2}, Stored: []wire.Token{3, 4},
+		}}
 		for i := range snap.Replicas {
 			whatIf.answer.Rows = append(whatIf.answer.Rows, observe.Row{
 				Replica: snap.Replicas[i].Replica, Trust: snap.Replicas[i].Trust, BlockSize: i % 3, Blocks: 70, Device: i % 70, Host: i % 2, Upper: i,

@@ -345,7 +345,7 @@ func (v *streams) drawEvents(s *scene, st *study, r *diagnose.Replica, w, h int)
 	if n == 0 {
 		return append(out, cut("  no events: the engine had nothing to tell in this step", w))[:min(h, 2)]
 	}
-	fields := eventLines(st, v.event, r, v.fieldWidth)
+	fields := eventLines(s, st, v.event, r, v.fieldWidth)
 	v.line = min(v.line, len(fields))
 	at := v.event + v.line
 	all := n + len(fields)
@@ -372,7 +372,7 @@ func (v *streams) drawEvents(s *scene, st *study, r *diagnose.Replica, w, h int)
 				line = "  " + line
 			}
 		} else {
-			line = "      " + fields[field]
+			line = "      " + fields[field].text
 		}
 		line = cut(line, w)
 		if i == at && v.focus == paneEvents {
@@ -418,6 +418,12 @@ func (v *streams) drawBytes(s *scene, st *study, w, h int) []string {
 	if v.event < len(st.bytes) {
 		mark = st.bytes[v.event]
 		words = fmt.Sprintf("bytes · event %d is %s–%s", v.event+1, group(mark.from), group(max(mark.from, mark.to-1)))
+		from, to := v.lineTokens(st)
+		if at, ok := st.tokenBytes(v.event, from, to); ok {
+			mark = at
+			words = fmt.Sprintf("bytes · tokens +%s–+%s of event %d are %s–%s",
+				group(from), group(to-1), v.event+1, group(mark.from), group(mark.to-1))
+		}
 	}
 	out := []string{paneTitle(s.theme, v.focus == paneBytes, words, group(len(payload))+" B", w)}
 	if len(payload) == 0 {

@@ -141,19 +141,28 @@ func entryJSON(e *observe.Entry) string {
 	return string(text)
 }
 
+// fieldLine is a line of an event's fields. One of its tokens says which: from
+// to before to.
+type fieldLine struct {
+	text     string
+	from, to int
+}
+
 // eventLines gives every field of an event that is set, wrapped to w cells. It
-// is kept until another event or width is asked for.
-func eventLines(st *study, i int, r *diagnose.Replica, w int) []string {
+// is kept until another event or width is asked for, or the tokenizer changes.
+func eventLines(s *scene, st *study, i int, r *diagnose.Replica, w int) []fieldLine {
 	if i >= len(st.entry.Batch.Events) {
 		return nil
 	}
-	if st.lines == nil || st.linesOf != i || st.linesWidth != w {
-		st.lines, st.linesOf, st.linesWidth = nil, i, w
+	if st.lines == nil || st.linesOf != i || st.linesWidth != w || st.linesState != s.state {
+		st.lines, st.linesOf, st.linesWidth, st.linesState = nil, i, w, s.state
 		e := &st.entry.Batch.Events[i]
 		for _, f := range eventFields {
-			st.lines = append(st.lines, fieldLines(f.name, f.text(st, i, e, r), w)...)
+			for _, line := range fieldLines(f.name, f.text(st, i, e, r), w) {
+				st.lines = append(st.lines, fieldLine{text: line})
+			}
 		}
-		st.lines = append(st.lines, tokenLines(e, st.first[i], w)...)
+		st.lines = append(st.lines, tokenLines(s.speech(), e, st.first[i], w)...)
 	}
 	return st.lines
 }
@@ -176,9 +185,13 @@ func fieldLines(name, text string, w int) []string {
 	return out
 }
 
+// maxRowText is how much of the text of a row of tokens is shown, in bytes.
+const maxRowText = 240
+
 // tokenLines gives a store's tokens, a row for some, each with the place of its
-// first one: in the whole chain if that is known, else in the store.
-func tokenLines(e *wire.Event, first, w int) []string {
+// first one: in the whole chain if that is known, else in the store. Below a row
+// stands what its tokens say, where a tokenizer is known.
+func tokenLines(words Words, e *wire.Event, first, w int) []fieldLine {
 	name, base, sign := "tokens", 0, "+"
 	if first >= 0 {
 		base, sign = first*e.BlockSize, ""
@@ -187,14 +200,20 @@ func tokenLines(e *wire.Event, first, w int) []string {
 	for perRow > 1 && nameWidth+10+perRow*7 > w {
 		perRow /= 2
 	}
-	var out []string
+	var out []fieldLine
 	for i := 0; i < len(e.Tokens); i += perRow {
+		to := min(len(e.Tokens), i+perRow)
 		var b strings.Builder
-		for _, t := range e.Tokens[i:min(len(e.Tokens), i+perRow)] {
+		for _, t := range e.Tokens[i:to] {
 			b.WriteString(" " + fitRight(strconv.FormatUint(uint64(t), 10), 6))
 		}
-		out = append(out, fit(name, nameWidth)+fitRight(sign+group(base+i), 8)+": "+b.String()[1:])
+		out = append(out, fieldLine{fit(name, nameWidth) + fitRight(sign+group(base+i), 8) + ": " + b.String()[1:], i, to})
 		name = ""
+		if text, ok := quoted(words, e.Tokens[i:to], maxRowText); ok {
+			for _, line := range wrap(text, max(8, w-nameWidth-10), 4) {
+				out = append(out, fieldLine{fit("", nameWidth+10) + line, i, to})
+			}
+		}
 	}
 	return out
 }

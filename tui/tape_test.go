@@ -171,6 +171,11 @@ func FuzzEventBytes(f *testing.F) {
 			if at.from < 0 || at.to < at.from || at.to > len(payload) {
 				t.Fatalf("event %d is at %v of %d bytes", i, at, len(payload))
 			}
+			for _, token := range tokenStretches(payload, at, batch.Events[i].Tokens) {
+				if token.from < at.from || token.to <= token.from || token.to > at.to {
+					t.Fatalf("a token is at %v of event %d at %v", token, i, at)
+				}
+			}
 		}
 	})
 }
@@ -300,6 +305,77 @@ func TestEntryJSON(t *testing.T) {
 	}
 }
 
+func linesText(lines []fieldLine) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l.text + "\n")
+	}
+	return b.String()
+}
+
+// With a tokenizer each row of tokens says what they stand for, and nothing of it
+// reaches the terminal but what can be seen; the rows change once it is there.
+func TestTokensInWords(t *testing.T) {
+	t.Parallel()
+	e := stored(wire.Handle{}, 1, 2)
+	e.Tokens = []wire.Token{3, 151644, 4, 8} // a word, its role mark, a line's end and more in oddWords
+	last := entry(0, e)
+	st := newStudy([]*observe.Entry{last}, last, nil)
+	if got := linesText(eventLines(&scene{}, st, 0, nil, 80)); strings.Contains(got, "word") {
+		t.Errorf("words without a tokenizer:\n%s", got)
+	}
+	s := &scene{words: fakeWords{}, state: "ready"}
+	if got := linesText(eventLines(s, st, 0, nil, 80)); !strings.Contains(got, "   0:      3 151644      4      8\n"+strings.Repeat(" ", 22)+`" ne<|im_start|> ru el"`) {
+		t.Errorf("no words:\n%s", got)
+	}
+	e.Tokens = make([]wire.Token, len(odd))
+	for i := range odd {
+		e.Tokens[i] = wire.Token(i)
+	}
+	got := linesText(tokenLines(oddWords{}, &e, 0, 400))
+	for _, want := range []string{
+		`" aword\n\r\n\t\x1b[2J\u202e\u200b\u0301` + "e\u0301" + `日本語👩\u200d💻🇩🇪\xff"`, `"\xe6\x97\x00\u009b5mlonglong`, `long\u0301\u0301`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in\n%s", want, got)
+		}
+	}
+	if strings.ContainsFunc(got, func(r rune) bool { return r < 0x20 && r != '\n' || r == 0x202e }) {
+		t.Errorf("lets something through: %q", got)
+	}
+}
+
+// The bytes of each token of each store of the fixtures are that token.
+func TestTokenBytes(t *testing.T) {
+	t.Parallel()
+	compared := 0
+	for _, fixture := range []string{"a_fleet", "c_reset", "d_restart", "k_v0.22.1_array"} {
+		for _, e := range loadFixture(t, fixture).Snapshot().Tape {
+			st := newStudy(nil, e, nil)
+			for i := range e.Batch.Events {
+				tokens := e.Batch.Events[i].Tokens
+				if at, ok := st.tokenBytes(i, 0, len(tokens)); ok && (at.from <= st.bytes[i].from || at.to > st.bytes[i].to) {
+					t.Fatalf("%s: %v is not in the event, %v", fixture, at, st.bytes[i])
+				}
+				for k, id := range tokens {
+					at, ok := st.tokenBytes(i, k, k+1)
+					if !ok {
+						t.Fatalf("%s: token %d of %d is nowhere", fixture, k, len(tokens))
+					}
+					got, rest, err := msgp.ReadUint64Bytes(e.Payload[at.from:at.to])
+					if err != nil || len(rest) > 0 || wire.Token(got) != id {
+						t.Fatalf("%s: token %d is %d by its bytes, not %d", fixture, k, got, id)
+					}
+					compared++
+				}
+			}
+		}
+	}
+	if compared < 1000 {
+		t.Errorf("only %d tokens compared", compared)
+	}
+}
+
 // Every field of every form shows, clean.
 func TestEventLines(t *testing.T) {
 	t.Parallel()
@@ -311,7 +387,7 @@ func TestEventLines(t *testing.T) {
 	e.Form, e.Array, e.Len, e.UnknownFields, e.Bigram = wire.FormSigned, true, 12, 3, false
 	last := entry(0, e)
 	r := &diagnose.Replica{State: stream.State{Epoch: 1}}
-	got := strings.Join(eventLines(newStudy([]*observe.Entry{last}, last, r), 0, r, 300), "\n")
+	got := linesText(eventLines(&scene{}, newStudy([]*observe.Entry{last}, last, r), 0, r, 300))
 	for _, want := range []string{
 		"parent      0000000000000009  unknown: never announced", "hashes      0000000000000001 0000000000000002",
 		"LoRA        adapter?[31m (id 7)", "salt        pepper", "tier        host (CPU)", "group       1, sliding, window 128 tokens",

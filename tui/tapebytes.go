@@ -95,6 +95,69 @@ func walkList(payload, b []byte, give func(stretch) bool) []byte {
 	return b
 }
 
+// tokenBytes says which bytes tokens from to before to of an event are; false
+// where they do not stand in the event as a list of numbers.
+func (st *study) tokenBytes(event, from, to int) (stretch, bool) {
+	if st.tokensOf != event {
+		st.tokensOf = event
+		st.tokens = tokenStretches(st.entry.Payload, st.bytes[event], st.entry.Batch.Events[event].Tokens)
+	}
+	if from >= to || to > len(st.tokens) {
+		return stretch{}, false
+	}
+	return stretch{st.tokens[from].from, st.tokens[to-1].to}, true
+}
+
+// tokenStretches finds the list of an event's tokens among its fields, and gives
+// the bytes of each.
+func tokenStretches(payload []byte, event stretch, tokens []wire.Token) []stretch {
+	b := payload[event.from:event.to]
+	n, isMap := uint32(0), false
+	var err error
+	switch msgp.NextType(b) {
+	case msgp.ArrayType:
+		n, b, err = msgp.ReadArrayHeaderBytes(b)
+	case msgp.MapType:
+		n, b, err = msgp.ReadMapHeaderBytes(b)
+		isMap = true
+	}
+	for ; n > 0 && err == nil; n-- {
+		if isMap {
+			if b, err = msgp.Skip(b); err != nil {
+				break
+			}
+		}
+		if out := listOf(b, event.to-len(b), tokens); out != nil {
+			return out
+		}
+		b, err = msgp.Skip(b)
+	}
+	return nil
+}
+
+// listOf gives the bytes of each token of a list that holds these and no more,
+// where b, which ends with the event, begins with one.
+func listOf(b []byte, at int, tokens []wire.Token) []stretch {
+	if len(tokens) == 0 || msgp.NextType(b) != msgp.ArrayType {
+		return nil
+	}
+	end := at + len(b)
+	n, b, err := msgp.ReadArrayHeaderBytes(b)
+	if err != nil || uint64(n) != uint64(len(tokens)) {
+		return nil
+	}
+	out := make([]stretch, len(tokens))
+	for i, t := range tokens {
+		id, rest, err := msgp.ReadUint64Bytes(b)
+		if err != nil || wire.Token(id) != t {
+			return nil
+		}
+		out[i] = stretch{end - len(b), end - len(rest)}
+		b = rest
+	}
+	return out
+}
+
 // dumpRow gives n bytes of a payload from an offset on as hex and as ASCII. The
 // bytes within mark are in the style, and a bar before the row says that it
 // holds some of them.

@@ -35,15 +35,20 @@ type study struct {
 	// it is the first that was ever seen of it.
 	reach   uint64
 	started bool
-	// lines are the fields of event linesOf at a width.
-	lines               []string
+	// lines are the fields of event linesOf at a width, as the tokenizer was in
+	// linesState.
+	lines               []fieldLine
 	linesOf, linesWidth int
+	linesState          string
+	// tokens says which bytes each token of event tokensOf is; see tokenBytes.
+	tokens   []stretch
+	tokensOf int
 }
 
 // newStudy looks back through the tape for the parents of a batch's blocks, and
 // for theirs. Handles are valid within one life of the publisher.
 func newStudy(tape []*observe.Entry, e *observe.Entry, r *diagnose.Replica) *study {
-	st := &study{entry: e, bytes: eventBytes(e.Payload, e.Batch.Events), reach: e.Batch.Seq}
+	st := &study{entry: e, tokensOf: -1, bytes: eventBytes(e.Payload, e.Batch.Events), reach: e.Batch.Seq}
 	born := lifeBegan(births(r), e.At)
 	at := len(tape) - 1
 	for at >= 0 && tape[at] != e {

@@ -72,6 +72,10 @@ type scene struct {
 	maximised bool
 	// asks says that replays can be asked for.
 	asks bool
+	// words give the text of tokens, nil where nobody can; state says how far their
+	// tokenizer is, nothing where it is ready.
+	words Words
+	state string
 }
 
 // binding is one key with its action. The help, the footer and the handling
@@ -121,7 +125,7 @@ type receiver interface {
 	receive(s *scene, result any) effect
 }
 
-// paster is a view that takes pasted text; its line ends are LF already.
+// paster is a view that takes pasted text, and what a file or the editor holds.
 type paster interface {
 	paste(s *scene, text string) effect
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/route"
-	"github.com/kvscope/kvscope/wire"
 )
 
 // whatIf is the view of what every replica holds of a prompt, and of where a
@@ -16,11 +15,12 @@ import (
 type whatIf struct {
 	list list
 	rule rule
-	// prompt is what is asked about, nil before there is any; note says where in
-	// the pasted text it was, and trouble why there is none.
-	prompt        []wire.Token
-	note, trouble string
-	answer        *observe.Answer
+	// prompt is what is asked about, nil before there is any, and trouble why there
+	// is none or no newer one.
+	prompt  *script
+	trouble string
+	text    textPane
+	answer  *observe.Answer
 	// why says where the prompt goes, nil where whyNot says why that is not known.
 	why    *explain.Answer
 	whyNot string
@@ -54,13 +54,13 @@ const (
 	actPolicy = "policy"
 	actLoad   = "edit-load"
 	actUndo   = "undo-edits"
+	actText   = "text"
 )
 
 // answered is the result of a run.
 type answered struct {
 	serial int
-	prompt []wire.Token
-	note   string
+	prompt *script
 	answer *observe.Answer
 	why    *explain.Answer
 	whyNot error
@@ -70,24 +70,39 @@ type answered struct {
 	again bool
 }
 
-func newWhatIf() *whatIf { return &whatIf{rule: newRule()} }
+func newWhatIf() *whatIf { return &whatIf{rule: newRule(), text: textPane{w: 72}} }
 
 func (v *whatIf) name() string { return "what-if" }
 func (v *whatIf) digit() rune  { return '4' }
 
 func (v *whatIf) bindings() []binding {
-	return []binding{
-		{keys: []string{"p"}, action: actPaste, help: "paste a prompt's token ids", short: "paste", rank: 5},
-		{keys: []string{"f"}, action: actFile, help: "open a file with token ids", short: "file", rank: 8},
-		{keys: []string{"E"}, action: actEditor, help: "write token ids in $EDITOR", short: "editor", rank: 9},
+	out := []binding{
+		{keys: []string{"p"}, action: actPaste, help: "paste a prompt: text, a request body, a curl command or token ids", short: "paste", rank: 5},
+		{keys: []string{"f"}, action: actFile, help: "open a file with a prompt", short: "file", rank: 9},
+		{keys: []string{"E"}, action: actEditor, help: "write a prompt in $EDITOR", short: "editor", rank: 10},
 		{keys: []string{"P"}, action: actPolicy, help: "choose the router's rule", short: "policy", rank: 6},
-		{keys: []string{"L"}, action: actLoad, help: "edit the selected candidate's load", short: "load", rank: 7, off: v.noCandidate},
+		{keys: []string{"L"}, action: actLoad, help: "edit the selected candidate's load", short: "load", rank: 8, off: v.noCandidate},
 		{keys: []string{"u"}, action: actUndo, help: "undo all edits", off: v.noEdits},
 		{keys: []string{"r"}, action: actAsk, help: "ask again", off: v.noPrompt},
-		{keys: []string{"enter"}, action: actOpen, help: "the replica's stream", short: "stream", rank: 20, off: v.noAnswer},
-		{keys: []string{"y"}, action: actCopy, help: "copy the replica's name", off: v.noAnswer},
-		{keys: []string{"Y"}, action: actCopyRow, help: "copy the row as JSON", off: v.noAnswer},
+		{keys: []string{"left", "h"}, action: actLeft, help: "block before, in the prompt's text", off: v.noText},
+		{keys: []string{"right", "l"}, action: actRight, help: "next block, in the prompt's text", off: v.noText},
+		{keys: []string{"T"}, action: actText, help: "show the prompt's text, or hide it", off: v.noAnswer},
 	}
+	if v.text.focus {
+		return append(out,
+			binding{keys: []string{"tab", "shift+tab"}, action: actNextPane, help: "to the replicas", short: "replicas", rank: 2},
+			binding{keys: []string{"e"}, action: actMaximise, help: "the text alone, again to restore", short: "maximise", rank: 3},
+			binding{keys: []string{"y"}, action: actCopy, help: "copy the block's text", short: "copy", rank: 4, off: v.noText},
+			binding{keys: []string{"Y"}, action: actCopyRow, help: "copy the block as JSON: its tokens and text", off: v.noText},
+			binding{keys: []string{"esc"}, action: actShallower, help: "back to the replicas"},
+		)
+	}
+	return append(out,
+		binding{keys: []string{"tab", "shift+tab"}, action: actNextPane, help: "to the prompt's text", short: "text", rank: 7, off: v.noAnswer},
+		binding{keys: []string{"enter"}, action: actOpen, help: "the replica's stream", short: "stream", rank: 20, off: v.noAnswer},
+		binding{keys: []string{"y"}, action: actCopy, help: "copy the replica's name", off: v.noAnswer},
+		binding{keys: []string{"Y"}, action: actCopyRow, help: "copy the row as JSON", off: v.noAnswer},
+	)
 }
 
 func (v *whatIf) noPrompt(*scene) string {
@@ -112,36 +127,46 @@ func (v *whatIf) noCandidate(s *scene) string {
 }
 
 // paste asks about a pasted text. It is read in the command, because a big one
-// takes a while.
+// takes a while, and one that needs a tokenizer can have to wait for it.
 func (v *whatIf) paste(s *scene, text string) effect {
-	return v.ask(s, false, func() ([]wire.Token, string, error) { return explain.ParseTokens(text) })
+	words := s.speech()
+	return v.ask(s, false, func(ctx context.Context) (*script, error) {
+		p, err := words.Read(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		return newScript(p), nil
+	})
 }
 
 // ask asks the feed about the prompt that read gives.
-func (v *whatIf) ask(s *scene, again bool, read func() ([]wire.Token, string, error)) effect {
+func (v *whatIf) ask(s *scene, again bool, read func(context.Context) (*script, error)) effect {
 	v.serial++
 	v.busy, v.reading, v.asked, v.stale = true, !again, s.snap, false
 	serial, feed := v.serial, s.feed
 	q := explain.Query{Config: v.rule.cfg, Model: v.rule.model, Edits: v.rule.inForce(s.snap)}
 	return effect{run: func(ctx context.Context) any {
 		a := answered{serial: serial, again: again, edits: q.Edits}
-		if a.prompt, a.note, a.err = read(); a.err != nil {
+		if a.prompt, a.err = read(ctx); a.err != nil {
 			return a
 		}
-		q.Tokens = a.prompt
-		if a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: q.Tokens, Model: q.Model}); a.err == nil {
+		q.Tokens, q.LoRA, q.Salt = a.prompt.Tokens, a.prompt.LoRA, a.prompt.Salt
+		if a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: q.Tokens, Model: q.Model, LoRA: q.LoRA, Salt: q.Salt}); a.err == nil {
 			a.why, a.whyNot = feed.Explain(ctx, q)
 		}
 		return a
 	}}
 }
 
+// waits says that a prompt is being read.
+func (v *whatIf) waits() bool { return v.busy && v.reading }
+
 func (v *whatIf) again(s *scene) effect {
 	if v.prompt == nil {
 		return effect{}
 	}
-	prompt, note := v.prompt, v.note
-	return v.ask(s, true, func() ([]wire.Token, string, error) { return prompt, note, nil })
+	prompt := v.prompt
+	return v.ask(s, true, func(context.Context) (*script, error) { return prompt, nil })
 }
 
 // receive takes an answer, unless something else was asked since.
@@ -161,7 +186,7 @@ func (v *whatIf) receive(s *scene, result any) effect {
 	case !a.again:
 		v.trouble = ""
 	}
-	v.prompt, v.note, v.answer, v.why, v.edits, v.whyNot = a.prompt, a.note, a.answer, a.why, a.edits, ""
+	v.prompt, v.answer, v.why, v.edits, v.whyNot = a.prompt, a.answer, a.why, a.edits, ""
 	if a.whyNot != nil {
 		v.why, v.whyNot = nil, a.whyNot.Error()
 	}
@@ -186,8 +211,20 @@ func (v *whatIf) handle(s *scene, action string) effect {
 		return v.undo(s)
 	case actAsk:
 		return v.again(s)
+	case actText:
+		v.toggleText()
+		return effect{}
+	case actNextPane, actPrevPane:
+		v.focusText()
+		return effect{}
+	case actShallower:
+		v.text.focus = false
+		return effect{}
 	}
 	rows := v.rows(s)
+	if e, ok := v.handleText(s, rows, action); ok {
+		return e
+	}
 	name := func(i int) string { return string(rows[i].Replica) }
 	if v.list.move(action, len(rows), name) || len(rows) == 0 {
 		return effect{}
@@ -294,7 +331,12 @@ func (v *whatIf) count(s *scene) (shown, all int) {
 	return len(v.rows(s)), len(v.all(s))
 }
 
+// export gives the rows, or the blocks where the text has the focus.
 func (v *whatIf) export(s *scene) table {
+	if rows := v.rows(s); v.text.focus && len(rows) > 0 {
+		v.cutFor(v.selected(rows))
+		return v.exportText(s)
+	}
 	t := table{columns: v.exportColumns()}
 	for _, r := range v.rows(s) {
 		t.rows = append(t.rows, v.row(r))

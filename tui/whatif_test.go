@@ -14,6 +14,7 @@ import (
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/observe"
+	prompts "github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -107,8 +108,8 @@ func TestWhatIfAsks(t *testing.T) {
 	first := v.paste(s, "1 2 3 4")
 	second := v.paste(s, "5 6 7 8 9")
 	v.receive(s, run(second))
-	if e := v.receive(s, run(first)); e.run != nil || len(v.prompt) != 5 {
-		t.Errorf("an answer to a question before the newest one counts: %v", v.prompt)
+	if e := v.receive(s, run(first)); e.run != nil || len(v.prompt.Tokens) != 5 {
+		t.Errorf("an answer to a question before the newest one counts: %v", v.prompt.Tokens)
 	}
 	if got := text(); !strings.Contains(got, "prompt 5 tokens") || !strings.Contains(got, "~2 of 5 tokens (~40.0 %)") {
 		t.Errorf("shown:\n%s", got)
@@ -159,6 +160,7 @@ func TestWhatIfParting(t *testing.T) {
 	t.Parallel()
 	s := &scene{snap: &observe.Snapshot{}, theme: newTheme("none", true)}
 	v := newWhatIf()
+	v.prompt = newScript(&prompts.Prompt{Tokens: []wire.Token{1, 2, 3, 4, 11, 21, 12, 13, 5}})
 	v.answer = &observe.Answer{Tokens: 9, Rows: []observe.Row{{Replica: "r5", BlockSize: 4, Blocks: 2, Device: 1}}, Parting: &observe.Parting{
 		Block: 1, Token: 5, Replica: "r5", Known: true, Stored: []wire.Token{11, 12, 13}, Asked: []wire.Token{21, 12, 13},
 	}}
@@ -194,7 +196,7 @@ func TestBigPasteDoesNotBlock(t *testing.T) {
 	if d := time.Since(begun); d > 50*time.Millisecond {
 		t.Errorf("paste took %v", d)
 	}
-	if a := e.run(context.Background()).(answered); a.err != nil || len(a.prompt) != 1<<17+1 {
-		t.Errorf("%d tokens, error %v", len(a.prompt), a.err)
+	if a := e.run(context.Background()).(answered); a.err != nil || len(a.prompt.Tokens) != 1<<17+1 {
+		t.Errorf("%d tokens, error %v", len(a.prompt.Tokens), a.err)
 	}
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -11,15 +12,17 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// help is what the view says before there is a prompt.
+// whatIfHelp is what the view says before there is a prompt.
 var whatIfHelp = []string{
 	"Where would a router send a prompt, why, and who holds how much of it?",
 	"",
-	"p pastes its token ids, f opens a file with them, E lets you write them in $EDITOR.",
+	"Paste a prompt: text, a request body, a curl command or token ids. p takes one that is typed, f opens a file with one, E lets you write it in $EDITOR.",
 	"Understood are",
+	"  text, which is tokenized as it is",
+	"  the JSON body of an OpenAI or Anthropic request, or the curl command that sends it",
 	"  [151644, 8948, 198]  or  151644 8948 198",
 	"  a JSON object with prompt_token_ids, token_ids or tokens: an engine's response, a /tokenize answer, a line of a truth log",
-	"Prompts as text come later: they need the model's template and tokenizer.",
+	"Text and requests need the model's tokenizer, and chats its template too.",
 }
 
 func (v *whatIf) draw(s *scene, w, h int) []string {
@@ -40,9 +43,13 @@ func (v *whatIf) draw(s *scene, w, h int) []string {
 	case v.answer != nil:
 		out = append(out, v.drawAnswer(s, w, h-len(out))...)
 	case v.busy:
-		out = append(out, cut(" reading the prompt …", w))
+		out = append(out, cut(" reading the prompt …"+waitWords(s), w))
 	default:
-		for _, line := range whatIfHelp {
+		help := whatIfHelp
+		if s.state != "" {
+			help = append(help[:len(help):len(help)], "Now: "+clean(s.state)+".")
+		}
+		for _, line := range help {
 			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 			for _, part := range wrap(strings.TrimSpace(line), w-2-len(indent), 4) {
 				out = append(out, " "+indent+part)
@@ -103,17 +110,40 @@ func (v *whatIf) editWords() string {
 
 func (v *whatIf) drawAnswer(s *scene, w, h int) []string {
 	rows := v.rows(s)
-	out := v.lead(s, w, h)
+	v.text.shown = false
 	if len(rows) == 0 {
+		out := v.lead(s, w, h)
 		if s.filter.active() {
 			out = append(out, cut(" no replica matches the filter; esc clears it", w))
 		}
 		return out
 	}
-	// A few rows are worth more than what stands below, and that more than all.
+	selected := v.selected(rows)
+	v.cutFor(selected)
+	if v.text.focus && (s.maximised || h < roomForAll) {
+		return v.drawText(s, selected, w, h)
+	}
+	out := v.lead(s, w, h)
+	if v.text.focus && h-len(out) < leastPane+4 {
+		out = out[:1]
+	}
+	// A few rows are worth more than what stands below, and that more than all. The
+	// text gets what is left, but with the focus it takes the place of the rest.
 	left := h - len(out)
-	below := v.below(s, rows, w, left-min(len(rows), max(3, left/2))-2)
-	room := max(1, left-len(below)-1)
+	table := min(len(rows), max(3, left/2)) + 2
+	var below []string
+	text := 0
+	if v.text.focus {
+		table = min(table, left-leastPane, max(5, left/3))
+		text = left - table
+	} else {
+		below = v.below(s, rows, w, left-table)
+		if spare := left - table - len(below); spare >= leastPane && !v.text.off {
+			text = spare
+		}
+	}
+	v.text.shown = text > 0
+	room := max(1, left-len(below)-text-1)
 	if room > len(rows) || room > 5 {
 		room-- // for the legend
 	}
@@ -122,16 +152,19 @@ func (v *whatIf) drawAnswer(s *scene, w, h int) []string {
 	if legend := cellLegend(kinds, s.theme); legend != "" {
 		out = append(out, cut("   "+legend, w))
 	}
-	return append(out, below...)
+	out = append(out, below...)
+	return append(out, v.drawText(s, selected, w, text)...)
 }
+
+// roomForAll is the height from which on the text does not take all of it.
+const roomForAll = 12
 
 // below gives the panes that fit in h lines, the most telling first; the first
 // one that does not fit is cut, and ends it.
 func (v *whatIf) below(s *scene, rows []*whatIfRow, w, h int) []string {
-	v.list.sync(len(rows), v.list.height, func(i int) string { return string(rows[i].Replica) })
 	var out []string
 	for _, pane := range [][]string{
-		v.flipLines(w), v.partingLines(s, w), v.candidateLines(s, rows[v.list.cursor], w), v.noteLines(w),
+		v.flipLines(w), v.partingLines(s, w), v.candidateLines(s, v.selected(rows), w), v.noteLines(w),
 	} {
 		if room := h - len(out); len(pane) > room {
 			if room > 1 { // more than the empty line before it
@@ -142,6 +175,12 @@ func (v *whatIf) below(s *scene, rows []*whatIfRow, w, h int) []string {
 		out = append(out, pane...)
 	}
 	return out
+}
+
+// selected gives the row under the cursor.
+func (v *whatIf) selected(rows []*whatIfRow) *whatIfRow {
+	v.list.sync(len(rows), v.list.height, func(i int) string { return string(rows[i].Replica) })
+	return rows[v.list.cursor]
 }
 
 func (v *whatIf) drawRows(s *scene, rows []*whatIfRow, w, h int) (lines []string, kinds [numCellKinds]bool) {
@@ -176,7 +215,7 @@ func (v *whatIf) drawRows(s *scene, rows []*whatIfRow, w, h int) (lines []string
 		return lead + before + "  " + strip + after
 	}
 	head := s.theme.head.render
-	lines = append(lines, cut(line("  "+head(fit("replica", name)), head(fit("prefix", wide)), func(c *whatIfColumn) string {
+	lines = append(lines, cut(line("  "+head(fit("replica", name)), v.caret("prefix", wide, s.theme), func(c *whatIfColumn) string {
 		if c.before {
 			return head(fit(c.head, c.w))
 		}
@@ -256,11 +295,15 @@ func (v *whatIf) candidateLines(s *scene, r *whatIfRow, w int) []string {
 
 // noteLines says what holds for the whole answer.
 func (v *whatIf) noteLines(w int) []string {
-	if v.why == nil {
-		return nil
+	var notes []string
+	if n := v.prompt.Notes; len(n) > 1 || len(n) == 1 && len(n[0]) > shortNote {
+		notes = n
+	}
+	if v.why != nil {
+		notes = slices.Concat(notes, v.why.Notes)
 	}
 	var out []string
-	for _, n := range v.why.Notes {
+	for _, n := range notes {
 		for _, line := range wrap("note: "+clean(n), w-2, 3) {
 			out = append(out, " "+line)
 		}
@@ -295,10 +338,20 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 	for _, line := range wrap(words, w-2, 3) {
 		out = append(out, " "+line)
 	}
-	if len(p.Stored) > 0 {
-		out = append(out, cut("   stored  "+tokenRun(s.theme, p.Stored, p.Asked), w))
+	for _, side := range []struct {
+		name          string
+		tokens, other []wire.Token
+	}{{"stored", p.Stored, p.Asked}, {"asked", p.Asked, p.Stored}} {
+		name := "   " + fit(side.name, 8)
+		if words := tokenWords(s, side.tokens, w-len(name)); words != "" {
+			out = append(out, name+words)
+			name = fit("", len(name))
+		}
+		if len(side.tokens) > 0 {
+			out = append(out, cut(name+tokenRun(s.theme, side.tokens, side.other), w))
+		}
 	}
-	return append(out, cut("   asked   "+tokenRun(s.theme, p.Asked, p.Stored), w))
+	return out
 }
 
 func (v *whatIf) divergence() *explain.Divergence {

@@ -119,12 +119,12 @@ func TestWhatIfWaits(t *testing.T) {
 		t.Fatalf("it does not wait: %v", err)
 	}
 	again := v.receive(x.m.scene(), reading.run(t.Context()))
-	if len(v.prompt) != 4 || again.run == nil {
-		t.Fatalf("prompt of %d, asked again: %v", len(v.prompt), again.run != nil)
+	if len(v.prompt.Tokens) != 4 || again.run == nil {
+		t.Fatalf("prompt of %d, asked again: %v", len(v.prompt.Tokens), again.run != nil)
 	}
 	v.receive(x.m.scene(), again.run(t.Context()))
-	if len(v.edits) != 1 || len(v.prompt) != 4 {
-		t.Errorf("edits %v of a prompt of %d", v.edits, len(v.prompt))
+	if len(v.edits) != 1 || len(v.prompt.Tokens) != 4 {
+		t.Errorf("edits %v of a prompt of %d", v.edits, len(v.prompt.Tokens))
 	}
 }
 

@@ -33,16 +33,33 @@ func (v *whatIf) promptParts(s *scene) []string {
 		now = s.theme.warn.render("as of now, " + clock(v.answer.Now) + " UTC: the screen is frozen")
 	}
 	parts = append(parts, now)
-	if v.busy && v.reading { // asking again goes on all the time in a live fleet
-		parts = append(parts, "reading another prompt")
+	if v.waits() { // asking again goes on all the time in a live fleet
+		parts = append(parts, "reading another prompt"+waitWords(s))
 	}
-	if v.note != "" {
-		parts = append(parts, s.theme.dim.render("read from "+v.note))
+	if made := v.prompt.madeBy(); made != "" {
+		parts = append(parts, made)
+	}
+	switch notes := v.prompt.Notes; {
+	case len(notes) == 1 && len(notes[0]) <= shortNote:
+		parts = append(parts, s.theme.dim.render(clean(notes[0])))
+	case len(notes) > 0:
+		parts = append(parts, s.theme.warn.render(plural(len(notes), "note")+" on it below"))
 	}
 	for i := range parts[1:] {
 		parts[i+1] = "· " + parts[i+1]
 	}
 	return parts
+}
+
+// shortNote is how long a note can be that stands among what was asked.
+const shortNote = 48
+
+// waitWords says what a prompt can be waiting for.
+func waitWords(s *scene) string {
+	if s.state == "" {
+		return ""
+	}
+	return " (" + clean(s.state) + ")"
 }
 
 // verdict says in a sentence who holds most.
