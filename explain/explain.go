@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
@@ -16,8 +17,9 @@ import (
 type Query struct {
 	Tokens []wire.Token
 	// Model limits the candidates to its replicas. It may be empty where all
-	// serve the same.
-	Model, LoRA, Salt string
+	// serve the same. Named is the one that the request itself names, which counts
+	// where the fleet serves it: engines have aliases.
+	Model, Named, LoRA, Salt string
 	// BlockSize is the router's, and that of replicas that do not tell theirs; 0
 	// takes what most replicas have.
 	BlockSize int
@@ -146,6 +148,14 @@ type Divergence struct {
 	index.Parting
 	// Lost counts the prompt's full blocks from there on, which no cache has.
 	Lost int
+	// Diff says what parts the prompt, B, from a stored chain, A; nil until Compare
+	// has found it.
+	Diff *diff.Diff
+
+	// chains are the tokens of stored chains from Block on, and size that of a
+	// block.
+	chains [][]wire.Token
+	size   int
 }
 
 // ErrNobody says that nobody is known yet to whom a prompt could go.
@@ -185,7 +195,9 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 	}
 	at := slices.IndexFunc(cands, func(c candidate) bool { return c.usable })
 	if part, ok := f.Index.Part(cands[at].replica.Name, prompt); ok {
-		a.Divergence = &Divergence{part, a.Blocks - part.Block}
+		name, size := cands[at].replica.Name, cands[at].stats.BlockSize
+		chains := f.Index.Alongside(name, prompt, part, maxChains, a.Blocks-part.Block+beyondAsked)
+		a.Divergence = &Divergence{Parting: part, Lost: a.Blocks - part.Block, chains: chains, size: size}
 	}
 	a.note(cands, q)
 	return a, nil
@@ -202,6 +214,8 @@ func (q *Query) model(replicas []Replica) (string, error) {
 	slices.Sort(models)
 	names := func() string { return wire.Printable(strings.Join(models, ", ")) }
 	switch {
+	case q.Model == "" && slices.Contains(models, q.Named):
+		return q.Named, nil
 	case q.Model == "" && len(models) > 1:
 		return "", fmt.Errorf("the fleet serves %d models, and a router chooses among the replicas of one: name it, one of %s", len(models), names())
 	case q.Model == "" && len(models) == 1:

@@ -11,7 +11,8 @@ import (
 // leaves all of them, each from the start of block at.Block on: at most so many
 // chains, those that run along longest within that block first, each of at most
 // so many blocks, as far as its tokens were kept. Where a chain forks again, the
-// branch that the prompt has too, wherever, is taken. at is what Part gave for
+// branch that the prompt has too, wherever, is taken. Chains of another LoRA or salt
+// are left out. at is what Part gave for
 // the same replica and prompt, with nothing applied between.
 func (x *Index) Alongside(name wire.Replica, p *Prompt, at Parting, chains, blocks int) [][]wire.Token {
 	r := x.replicas[name]
@@ -34,7 +35,7 @@ func (x *Index) Alongside(name wire.Replica, p *Prompt, at Parting, chains, bloc
 	var best []start // the longest common part first
 	for c := x.nodes[id].child; c != none; c = x.nodes[c].next {
 		common, known := x.text.common(x.nodes[c].seq, asked)
-		if !known || x.nodes[c].holders == 0 {
+		if !known || x.nodes[c].holders == 0 || x.nodes[c].ns != p.namespace() {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(best, common, func(b start, common int) int { return cmp.Compare(common, b.common) })

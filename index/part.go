@@ -16,6 +16,9 @@ type Parting struct {
 	// Known says that the nearest chain's tokens were kept; without them Token
 	// is the block's first one.
 	Known bool
+	// Foreign says that the nearest chain is of another LoRA or cache salt than the
+	// prompt, which can have the same tokens.
+	Foreign bool
 	// Stored are the nearest chain's tokens from Token to the end of its block,
 	// Asked the prompt's.
 	Stored, Asked []wire.Token
@@ -62,6 +65,7 @@ func (x *Index) Part(name wire.Replica, p *Prompt) (Parting, bool) {
 	part.Asked = asked[part.Token-depth*s.size:]
 	if best != none {
 		part.Replica = x.holder(best)
+		part.Foreign = x.nodes[best].ns != p.namespace()
 		if stored := x.text.at[x.nodes[best].seq]; part.Known {
 			for _, t := range stored[part.Token-depth*s.size:] {
 				part.Stored = append(part.Stored, wire.Token(t))

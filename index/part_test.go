@@ -85,6 +85,32 @@ func TestPartAfterEviction(t *testing.T) {
 	}
 }
 
+// TestPartUnderAnotherName: the same tokens under another salt are no hit, and are
+// said to be there.
+func TestPartUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	x := New(Options{})
+	tokens := []wire.Token{1, 2, 3, 4, 5, 6, 7, 8}
+	e := stored(tokens, 10)
+	e.LoRAName = "adapter"
+	x.Apply("r", e, false)
+	p := NewPrompt(Query{Tokens: tokens})
+	got, ok := x.Part("r", p)
+	if !ok || got.Block != 0 || got.Token != 4 || got.Replica != "r" || !got.Foreign {
+		t.Errorf("%+v, %t", got, ok)
+	}
+	if beside := x.Alongside("r", p, got, 4, 4); beside != nil {
+		t.Errorf("beside it: %v", beside)
+	}
+	x.Apply("r", stored([]wire.Token{1, 2, 3, 9}, 20), false)
+	if got, _ := x.Part("r", p); !got.Foreign {
+		t.Errorf("the nearer one is the adapter's: %+v", got)
+	}
+	if got, _ := x.Part("r", NewPrompt(Query{Tokens: tokens[:7], LoRA: "adapter"})); got.Foreign {
+		t.Errorf("its own: %+v", got)
+	}
+}
+
 // TestTextLog: the oldest tokens go first, and only they.
 func TestTextLog(t *testing.T) {
 	t.Parallel()

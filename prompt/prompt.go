@@ -60,6 +60,10 @@ const (
 	Plain
 )
 
+var kindWords = [...]string{"markup", "content", "tools", "tool calls", "generation prompt", "text"}
+
+func (k Kind) String() string { return kindWords[k] }
+
 // Part is a stretch of a prompt's text.
 type Part struct {
 	Span

@@ -123,6 +123,9 @@ type jsonDiverges struct {
 	// then the block's first one.
 	TokenKnown bool `json:"token_known"`
 	Lost       int  `json:"blocks_lost"`
+	// Diff says what parts the prompt, b, from a stored chain, a; null where no
+	// chain's tokens were kept.
+	Diff *jsonDiff `json:"diff"`
 }
 
 // ExplainJSON writes where a prompt would go as kvscope.explain/1; damage as for
@@ -151,7 +154,10 @@ func ExplainJSON(w io.Writer, a *explain.Answer, damage string) error {
 		j.Asked = append(j.Asked, row)
 	}
 	if d := a.Divergence; d != nil {
-		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost}
+		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost, nil}
+		if d.Diff != nil {
+			j.Diverges.Diff = diffJSON(d.Diff)
+		}
 	}
 	return write(w, j)
 }

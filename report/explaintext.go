@@ -197,8 +197,17 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	case d.Replica != "":
 		who = name(d.Replica) + " holds the nearest chain, whose tokens were not kept"
 	}
+	if d.Foreign && len(d.Asked) == 0 {
+		who = name(d.Replica) + " holds the same tokens under another cache salt or LoRA (--salt, --lora)"
+	}
 	fmt.Fprintf(b, "It leaves all stored chains in block %s at token %s (both from 0): %s. From there on no cache has it (%s).\n",
 		group(uint64(d.Block)), group(uint64(d.Token)), who, plural(d.Lost, "full block"))
+	if d.Diff == nil {
+		return
+	}
+	diffPlaces(b, d.Diff, "stored", "asked")
+	diffSpans(b, d.Diff)
+	diffReuse(b, d.Diff)
 }
 
 // asked sets what routers said beside ours.
