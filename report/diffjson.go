@@ -91,7 +91,7 @@ func DiffJSON(w io.Writer, d *diff.Diff, a, b *prompt.Prompt) error {
 		return side{len(p.Tokens), len(p.Text), p.Template, p.Encoder, full(p.Notes)}
 	}
 	return write(w, struct {
-		Schema  string `json:"schema"`
+		Schema  string  `json:"schema"`
 		Prompts [2]side `json:"prompts"`
 		jsonDiff
 	}{DiffSchema, [2]side{sideOf(a), sideOf(b)}, *diffJSON(d)})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -50,7 +51,7 @@ func TestExplainText(t *testing.T) {
 	show := func(a *explain.Answer, damage string) string {
 		t.Helper()
 		var b bytes.Buffer
-		if err := ExplainText(&b, a, damage); err != nil {
+		if err := ExplainText(&b, a, &prompt.Prompt{}, damage); err != nil {
 			t.Fatal(err)
 		}
 		if strings.ContainsRune(b.String(), 0x1b) {
@@ -102,7 +103,7 @@ func TestExplainAsked(t *testing.T) {
 		{Who: "trace", At: "t.jsonl", Err: "no \x1b[2Jsuch file"},
 	}
 	var b bytes.Buffer
-	if err := ExplainText(&b, a, ""); err != nil {
+	if err := ExplainText(&b, a, &prompt.Prompt{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := "What was asked of routers:\n" +
@@ -113,7 +114,7 @@ func TestExplainAsked(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, b.String())
 	}
 	b.Reset()
-	if err := ExplainJSON(&b, a, ""); err != nil {
+	if err := ExplainJSON(&b, a, &prompt.Prompt{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	var v struct {
@@ -135,7 +136,7 @@ func TestExplainAsked(t *testing.T) {
 func TestExplainContract(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := ExplainJSON(&b, decided(t, 2), "half"); err != nil {
+	if err := ExplainJSON(&b, decided(t, 2), &prompt.Prompt{}, "half"); err != nil {
 		t.Fatal(err)
 	}
 	var v map[string]any
@@ -169,7 +170,7 @@ func TestExplainContract(t *testing.T) {
 		t.Errorf("%v, %v", v["schema"], v["choice"])
 	}
 	b.Reset()
-	if err := ExplainJSON(&b, &explain.Answer{Candidates: []explain.Candidate{{}}}, ""); err != nil {
+	if err := ExplainJSON(&b, &explain.Answer{Candidates: []explain.Candidate{{}}}, &prompt.Prompt{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Count(b.String(), "null") != 4 { // divergence, cost, and both times

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -66,6 +67,11 @@ type jsonPrompt struct {
 	Tokens    int `json:"tokens"`
 	Blocks    int `json:"blocks"`
 	BlockSize int `json:"block_size"`
+	// Bytes are those of its text, 0 where token ids were given; Template and
+	// Encoder say how it became tokens.
+	Bytes    int    `json:"bytes"`
+	Template string `json:"template"`
+	Encoder  string `json:"tokenizer"`
 }
 
 type jsonSetting struct {
@@ -128,11 +134,11 @@ type jsonDiverges struct {
 	Diff *jsonDiff `json:"diff"`
 }
 
-// ExplainJSON writes where a prompt would go as kvscope.explain/1; damage as for
-// JSON. Lists are never null.
-func ExplainJSON(w io.Writer, a *explain.Answer, damage string) error {
+// ExplainJSON writes where a prompt, asked, would go as kvscope.explain/1; damage
+// as for JSON. Lists are never null.
+func ExplainJSON(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage string) error {
 	j := jsonExplain{
-		Schema: ExplainSchema, At: a.Now, Damage: damage, Prompt: jsonPrompt{a.Tokens, a.Blocks, a.BlockSize},
+		Schema: ExplainSchema, At: a.Now, Damage: damage, Prompt: jsonPrompt{a.Tokens, a.Blocks, a.BlockSize, len(asked.Text), asked.Template, asked.Encoder},
 		Model: a.Model, Policy: a.Policy, Rule: a.Rule, Config: []jsonSetting{}, Candidates: []jsonCandidate{},
 		Choice: full(a.Choice), Best: full(a.Best), Deciding: a.Deciding, Margin: a.Margin, Against: a.Against,
 		Why: a.Why, Cancels: full(a.Cancels), Trace: full(a.Trace), Flip: []jsonFlip{}, Notes: full(a.Notes), Asked: []jsonAsked{},

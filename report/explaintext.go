@@ -9,12 +9,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
 
-// ExplainText writes where a prompt would go for people; damage as for Text.
-func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
+// ExplainText writes where a prompt, asked, would go for people; damage as for
+// Text.
+func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
 	fmt.Fprintf(&b, "%s\n", a.Verdict())
@@ -24,11 +26,14 @@ func ExplainText(w io.Writer, a *explain.Answer, damage string) error {
 	}
 	fmt.Fprintf(&b, "A prompt of %s, %s of %d%s, by the policy %s as of %s.\n\n", plural(a.Tokens, "token"),
 		plural(a.Blocks, "full block"), a.BlockSize, model, a.Policy, clock(a.Now))
+	if asked.Encoder != "" {
+		fmt.Fprintf(&b, "Read as %s.\n\n", Prompt(asked))
+	}
 	candidateTable(&b, a)
 	candidateNotes(&b, a)
 	flips(&b, a)
 	divergence(&b, a)
-	asked(&b, a)
+	routers(&b, a)
 	settings(&b, a)
 	for _, n := range a.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -210,8 +215,8 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	diffReuse(b, d.Diff)
 }
 
-// asked sets what routers said beside ours.
-func asked(b *strings.Builder, a *explain.Answer) {
+// routers sets what routers said beside ours.
+func routers(b *strings.Builder, a *explain.Answer) {
 	if len(a.Asked) == 0 {
 		return
 	}

@@ -24,7 +24,9 @@ type config struct {
 	Scrape struct {
 		Interval time.Duration `yaml:"interval"`
 	} `yaml:"scrape"`
-	MaxIndex int `yaml:"max_index"`
+	MaxIndex     int    `yaml:"max_index"`
+	Tokenizer    string `yaml:"tokenizer"`
+	ChatTemplate string `yaml:"chat_template"`
 }
 
 // natsServer carries Dynamo's event plane.

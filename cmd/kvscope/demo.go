@@ -3,19 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/sim"
 	"github.com/kvscope/kvscope/tap"
 	"github.com/kvscope/kvscope/tui"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // demoPeriod is how long a demo without a screen runs unless told.
@@ -92,7 +96,11 @@ func (d *demo) run(cmd *cobra.Command) error {
 		ctx, cancel = context.WithTimeout(cmd.Context(), d.period)
 	}
 	defer cancel()
-	engines, err := sim.StartFleet(ctx, sim.Options{Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults})
+	model, err := demoModel(ctx)
+	if err != nil {
+		return err
+	}
+	engines, err := sim.StartFleet(ctx, sim.Options{Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults, Encode: demoEncode(model)})
 	if err != nil {
 		return inputError(err)
 	}
@@ -103,13 +111,34 @@ func (d *demo) run(cmd *cobra.Command) error {
 	}
 	defer src.close()
 	if shown || d.json || d.plain {
-		return d.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Notice: demoNotice(faults)})
+		words := startWords(ctx, nil, func(context.Context, func(string, int64, int64)) (*prompt.Model, error) { return model, nil })
+		return d.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Notice: demoNotice(faults), Words: words})
 	}
 	live := src.live()
 	done := countdown(ctx, cmd.ErrOrStderr(), live)
 	err = ended(ctx, live.Run(ctx, src))
 	done()
 	return first(report.Text(cmd.OutOrStdout(), live.Snapshot(), ""), err)
+}
+
+// demoModel is a small tokenizer with a chat template, both of our own.
+func demoModel(ctx context.Context) (*prompt.Model, error) {
+	files, err := fs.Sub(fixtures.FS, "tokenizer")
+	if err != nil {
+		return nil, err
+	}
+	return prompt.Load(ctx, files, prompt.Options{})
+}
+
+// demoEncode makes what simulated conversations say.
+func demoEncode(m *prompt.Model) func(string) []wire.Token {
+	return func(text string) []wire.Token {
+		e, err := m.Tokenizer.Encode(text, false)
+		if err != nil {
+			panic(err) // both text and tokenizer are ours
+		}
+		return e.IDs
+	}
 }
 
 // demoNotice says what will go wrong.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
@@ -20,6 +20,7 @@ import (
 
 // explainFlags are those of the command explain, but for its source.
 type explainFlags struct {
+	prompt                promptFlags
 	tokenIDs, model, page string
 	router                routerFlags
 	ask                   askFlags
@@ -36,8 +37,10 @@ func newExplain() *cobra.Command {
 		Short: "Say where a prompt would go, why, and what would change that",
 		Long: `explain says where a router would send a prompt, with the cost of every candidate,
 the term that decides, the smallest changes that flip the choice, and where the
-prompt leaves what is cached. The prompt is a list of token ids such as
-[151644, 8948, 198], or a JSON object that holds one.
+prompt leaves what is cached, and what is written there that parts it. The prompt is
+plain text, a request body (OpenAI chat completions, completions or responses,
+Anthropic messages), a whole curl command, or token ids such as [151644, 8948, 198].
+Text needs the model's tokenizer: --tokenizer DIR.
 
 The fleet is that of a recording (--from FILE), or the running one, which it
 listens to for --for (10 s). The policy is Dynamo's default one, set as
@@ -55,7 +58,11 @@ by their names on the event plane (worker/rank), by the event sockets that the
 indexer names, or by --map.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := f.query(cmd, args, &in)
+			q, err := f.query(cmd, &in)
+			if err != nil {
+				return err
+			}
+			m, asked, err := f.read(cmd, args, in.from == "-", &q)
 			if err != nil {
 				return err
 			}
@@ -81,15 +88,26 @@ indexer names, or by --map.`,
 			case askErr != nil:
 				return usageError("%w", askErr)
 			}
+			if a.Divergence != nil {
+				var talk explain.Speech
+				if m != nil && m.Tokenizer != nil {
+					talk = speech{m}
+				}
+				if err := a.Divergence.Compare(cmd.Context(), asked, talk); err != nil {
+					return err
+				}
+			}
+			a.Notes = append(a.Notes, asked.Notes...)
 			write := report.ExplainText
 			if in.json {
 				write = report.ExplainJSON
 			}
-			return first(write(cmd.OutOrStdout(), a, sentence(err)), err)
+			return first(write(cmd.OutOrStdout(), a, asked, sentence(err)), err)
 		},
 	}
 	in.flags(cmd)
 	jsonFlag(cmd, &in.json)
+	f.prompt.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.tokenIDs, "token-ids", "", "file with the prompt's token ids, or - for standard input")
 	fl.StringVar(&f.model, "model", "", "model that the prompt is for; needed where the fleet serves several")
@@ -103,7 +121,7 @@ indexer names, or by --map.`,
 }
 
 // query checks all that can be checked before the fleet is looked at.
-func (f *explainFlags) query(cmd *cobra.Command, args []string, in *input) (explain.Query, error) {
+func (f *explainFlags) query(cmd *cobra.Command, in *input) (explain.Query, error) {
 	fail := func(format string, args ...any) (explain.Query, error) {
 		return explain.Query{}, usageError(format, args...)
 	}
@@ -134,46 +152,49 @@ func (f *explainFlags) query(cmd *cobra.Command, args []string, in *input) (expl
 			return fail("--set: %w", err)
 		}
 	}
-	text, what, err := f.prompt(cmd.InOrStdin(), args, in.from == "-")
-	if err != nil {
-		return explain.Query{}, err
-	}
-	if q.Tokens, _, err = explain.ParseTokens(string(text)); err != nil {
-		return fail("%s: %w", what, err)
-	}
 	return q, nil
 }
 
-// prompt reads what was asked about, and says what it was.
-func (f *explainFlags) prompt(stdin io.Reader, args []string, taken bool) (text []byte, what string, err error) {
+// read reads the prompt, and what makes tokens of it: nil where token ids suffice.
+func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *explain.Query) (*prompt.Model, *prompt.Prompt, error) {
 	if (len(args) == 1) == (f.tokenIDs != "") {
-		return nil, "", usageError("give one prompt: token ids, @FILE or - after explain, or --token-ids FILE")
+		return nil, nil, usageError("give one prompt: text, @FILE or - after explain, or --token-ids FILE")
 	}
-	path := f.tokenIDs
-	if len(args) == 1 {
-		file, ok := strings.CutPrefix(args[0], "@")
-		switch {
-		case args[0] == "-":
-			path = "-"
-		case !ok:
-			return []byte(args[0]), "the prompt", nil
-		default:
-			path = file
-		}
+	if err := f.prompt.settle(cmd); err != nil {
+		return nil, nil, err
 	}
+	arg := "-"
 	switch {
-	case path == "-" && taken:
-		return nil, "", usageError("the recording and the prompt cannot both come from standard input")
-	case path == "-":
-		text, err = limited(stdin)
-		path = "standard input"
-	default:
-		text, err = readPrompt(path)
+	case len(args) == 1:
+		arg = args[0]
+	case f.tokenIDs != "-":
+		arg = "@" + f.tokenIDs
+	}
+	text, what, err := argument(arg, cmd.InOrStdin(), taken)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.tokenIDs != "" {
+		tokens, _, err := prompt.ParseTokens(string(text))
+		if err != nil {
+			return nil, nil, usageError("%s: %w", what, err)
+		}
+		q.Tokens, q.LoRA, q.Salt = tokens, f.prompt.lora, f.prompt.salt
+		return nil, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
+	}
+	m, err := f.prompt.model(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	p, r, err := f.prompt.prompt(cmd.Context(), m, text, what)
+	if err == nil && p.Tokens == nil {
+		err = usageError("%s: %w", what, errNoTokenizer)
 	}
 	if err != nil {
-		return nil, "", inputError(fmt.Errorf("the prompt of %s: %w", path, err))
+		return nil, nil, err
 	}
-	return text, path, nil
+	q.Tokens, q.Named, q.LoRA, q.Salt = p.Tokens, r.Model, p.LoRA, p.Salt
+	return m, p, nil
 }
 
 // routerPage gets the loads of a router's metrics page.

@@ -18,6 +18,7 @@ import (
 type live struct {
 	screen
 	input input
+	words wordFlags
 }
 
 func newLive() *cobra.Command {
@@ -36,12 +37,16 @@ report once --for is over or it is interrupted.`,
 	}
 	l.screen.flags(cmd)
 	l.input.flags(cmd)
+	l.words.add(cmd)
 	return cmd
 }
 
 func (l *live) run(cmd *cobra.Command) error {
 	look, err := l.look()
 	if err != nil {
+		return err
+	}
+	if err := l.words.settle(cmd, os.Getenv); err != nil {
 		return err
 	}
 	ctx, cancel := l.input.wait(cmd.Context(), 0)
@@ -58,7 +63,7 @@ func (l *live) run(cmd *cobra.Command) error {
 			cmd.SetIn(tty)
 		}
 	}
-	return l.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent})
+	return l.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Words: l.words.start(ctx)})
 }
 
 // watch shows what a source brings until ctx ends, the user quits or, without a

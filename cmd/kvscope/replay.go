@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ type replay struct {
 	requests string
 	rename   []string
 	maxIndex int
+	words    wordFlags
 }
 
 func newReplay() *cobra.Command {
@@ -46,6 +48,7 @@ line each, for screen readers and logs.`,
 	f.StringVar(&r.requests, "requests", "", "requests log, to show really cached over predicted tokens for each replica; see audit")
 	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
 	maxIndexFlag(f, &r.maxIndex)
+	r.words.add(cmd)
 	return cmd
 }
 
@@ -57,6 +60,15 @@ func (r *replay) run(cmd *cobra.Command) error {
 	at, err := parseMoment(r.at)
 	if err != nil {
 		return err
+	}
+	if err := r.words.settle(cmd, os.Getenv); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel() // it may still load
+	var words tui.Words
+	if r.shown(cmd) {
+		words = r.words.start(ctx) // while the recording is read
 	}
 	player, damage, err := r.load(cmd)
 	if err != nil {
@@ -74,7 +86,7 @@ func (r *replay) run(cmd *cobra.Command) error {
 	case !usable(cmd):
 		err = report.Text(out, player.Snapshot(), sentence(damage))
 	default:
-		opt := tui.Options{Feed: player, Player: player, Look: look, Audit: player.Audit()}
+		opt := tui.Options{Feed: player, Player: player, Look: look, Audit: player.Audit(), Words: words}
 		if damage != nil {
 			opt.Notice = "damaged: shown is what could be read: " + damage.Error()
 		}

@@ -180,6 +180,8 @@ var settings = []setting{
   interval: 2s
 `},
 	{key: "max_index", kind: number, least: 1, most: maxBlocks, def: strconv.Itoa(defaultMaxIndex), help: "most distinct blocks kept in the index, of about 1 KB of memory each", example: "max_index: 8388608\n"},
+	{key: "tokenizer", kind: text, most: 4 << 10, def: "none, so prompts are token ids", help: "the model's folder with tokenizer.json and its chat template, or its name in HuggingFace's cache", example: "tokenizer: /models/qwen3\n"},
+	{key: "chat_template", kind: text, most: 4 << 10, def: "the model's", help: "a file with the chat template", example: "chat_template: /models/qwen3/chat_template.jinja\n"},
 }
 
 // settingAt gives the row of a field by its keys, which are those of the table.

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvscope/kvscope/prompt"
+)
+
+// promptFlags are those of commands that take a prompt.
+type promptFlags struct {
+	words      wordFlags
+	plain      bool
+	view       string
+	cut        int
+	lora, salt string
+}
+
+func (p *promptFlags) add(cmd *cobra.Command) {
+	p.words.add(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&p.plain, "text", false, "take the prompt as plain text, whatever it looks like")
+	var views []string
+	for _, v := range prompt.Views {
+		views = append(views, v.Name)
+	}
+	f.StringVar(&p.view, "view", "", "what somebody other than the engine sees of it: "+strings.Join(views, ", "))
+	f.IntVar(&p.cut, "cut", 0, "bytes of the body that --view cut keeps (default 8388608)")
+	f.StringVar(&p.lora, "lora", "", "LoRA adapter that the prompt is for")
+	f.StringVar(&p.salt, "salt", "", "cache salt, in place of the request's own")
+}
+
+// model loads what makes tokens, nil where nothing is given that does.
+func (p *promptFlags) model(ctx context.Context) (*prompt.Model, error) {
+	if !p.words.given() {
+		return nil, nil
+	}
+	m, err := p.words.load(ctx, nil)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return m, nil
+}
+
+// read takes a request for what it is.
+func (p *promptFlags) read(text []byte) (*prompt.Request, error) {
+	if p.plain {
+		return prompt.Text(text)
+	}
+	r, err := prompt.Parse(text)
+	var file *prompt.FileError
+	if errors.As(err, &file) {
+		body, err := readPrompt(file.Name)
+		if err != nil {
+			return nil, fmt.Errorf("the body of the command: %w", err)
+		}
+		return file.Parse(body)
+	}
+	return r, err
+}
+
+// make turns a request into a prompt; m is nil without a tokenizer.
+func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Request) (*prompt.Prompt, error) {
+	if p.salt != "" {
+		r.Salt = p.salt
+	}
+	opt := prompt.RenderOptions{Now: time.Now(), LoRA: p.lora, Kwargs: rawArgs(p.words.args), Cut: p.cut}
+	switch {
+	case m == nil && p.view != "":
+		return nil, errNoTokenizer
+	case m == nil && r.Tokens != nil:
+		out := bare(r)
+		if p.lora != "" {
+			out.LoRA = p.lora
+		}
+		return out, nil
+	case m == nil && len(r.Messages) == 0:
+		return &prompt.Prompt{Text: r.Text, Parts: []prompt.Part{{Span: prompt.Span{End: len(r.Text)}, Kind: prompt.Plain, Message: -1}}, Notes: r.Notes}, nil
+	case m == nil:
+		return nil, errNoTokenizer
+	case p.view != "":
+		return m.View(ctx, r, p.view, opt)
+	}
+	return m.Prompt(ctx, r, opt)
+}
+
+// argument reads what was given as TEXT, @FILE or -, and says what it was. taken
+// says that standard input brings something else.
+func argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
+	file, isFile := strings.CutPrefix(arg, "@")
+	switch {
+	case arg == "-" && taken:
+		return nil, "", usageError("only one thing can come from standard input")
+	case arg == "-":
+		what = "standard input"
+		text, err = limited(stdin)
+	case isFile:
+		what = file
+		text, err = readPrompt(file)
+	default:
+		return []byte(arg), "the prompt", nil
+	}
+	if err != nil {
+		return nil, "", inputError(fmt.Errorf("the prompt of %s: %w", what, err))
+	}
+	return text, what, nil
+}
+
+// prompt reads an argument and makes a prompt of it.
+func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, what string) (*prompt.Prompt, *prompt.Request, error) {
+	r, err := p.read(text)
+	if err != nil {
+		return nil, nil, usageError("%s: %w", what, err)
+	}
+	out, err := p.make(ctx, m, r)
+	if err != nil {
+		return nil, nil, usageError("%s: %w", what, err)
+	}
+	return out, r, nil
+}
+
+// settle is wordFlags.settle.
+func (p *promptFlags) settle(cmd *cobra.Command) error { return p.words.settle(cmd, os.Getenv) }
