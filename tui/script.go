@@ -149,7 +149,7 @@ func (s *script) named() bool {
 	return s.starts != nil && (len(s.Parts) > 1 || len(s.Parts) == 1 && speaker(&s.Parts[0]) != "")
 }
 
-// inMessage says in words in which message a token is.
+// inMessage says in words in which message a token is, from 0.
 func (s *script) inMessage(token int) string {
 	if s.starts == nil {
 		return ""
@@ -160,7 +160,7 @@ func (s *script) inMessage(token int) string {
 	}
 	who := speaker(&s.Parts[at])
 	if m := s.Parts[at].Message; m >= 0 && who != "" {
-		return "message " + group(m+1) + ", " + who
+		return "message " + group(m) + ", " + who
 	}
 	return who
 }

@@ -32,7 +32,8 @@ var cellKinds = [numCellKinds]struct {
 	cellHole:   {glyphHole, "o", "hole", func(t *theme) style { return t.hole }},
 }
 
-var kindsOf = map[observe.Cell]cellKind{
+// kindsOf is an array, because a prompt can have a million blocks.
+var kindsOf = [...]cellKind{
 	observe.Hit: cellHit, observe.Lower: cellLower, observe.Doubtful: cellDoubt,
 	observe.Beyond: cellBeyond, observe.Miss: cellMiss,
 }
@@ -47,12 +48,11 @@ func blockStrip(cells []observe.Cell, w int) []cellKind {
 	out := make([]cellKind, n)
 	held := false // a block further on is held
 	for i := len(cells) - 1; i >= 0; i-- {
-		kind, known := kindsOf[cells[i]]
-		switch {
-		case !known:
-			kind = cellMiss
-		case kind == cellMiss && held:
-			kind = cellHole
+		kind := cellMiss
+		if c := cells[i]; int(c) < len(kindsOf) {
+			if kind = kindsOf[c]; kind == cellMiss && held {
+				kind = cellHole
+			}
 		}
 		held = held || kind != cellMiss && kind != cellHole
 		at := i * n / len(cells)

@@ -222,7 +222,7 @@ func (v *whatIf) drawRows(s *scene, rows []*whatIfRow, w, h int) (lines []string
 		return head(fitRight(c.head, c.w))
 	}), w))
 	for i, r := range visible {
-		strip := blockStrip(r.Cells, wide)
+		strip := r.blocks(wide)
 		for _, k := range strip {
 			kinds[k] = true
 		}

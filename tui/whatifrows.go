@@ -16,6 +16,17 @@ type whatIfRow struct {
 	cand *explain.Candidate
 	// matched says that its match was set by hand.
 	matched bool
+	// strip is the row's at the width that it was last drawn with.
+	strip  []cellKind
+	stripW int
+}
+
+// blocks gives the row's strip of at most w places.
+func (r *whatIfRow) blocks(w int) []cellKind {
+	if r.stripW != w {
+		r.strip, r.stripW = blockStrip(r.Cells, w), w
+	}
+	return r.strip
 }
 
 // all joins the answers: candidates in the order of their ranks, then who is none.

@@ -91,7 +91,7 @@ func TestTextIsLinked(t *testing.T) {
 	t.Parallel()
 	x := reading(t, 160, 60, noColour, 300)
 	// It begins where the prompt leaves what is stored: 300 is in block 9 of 32.
-	x.says("block 9 of 21 · tokens 288–319 · miss on b · message 2, user", "qwen3 template, tokenizer: pure Go")
+	x.says("block 9 of 21 · tokens 288–319 · miss on b · message 1, user", "qwen3 template, tokenizer: pure Go")
 	caret := func() int {
 		t.Helper()
 		for _, l := range strings.Split(x.text(), "\n") {
@@ -177,17 +177,29 @@ func TestTextExport(t *testing.T) {
 	}
 }
 
+// bigText is a view of a million tokens in blocks of 16.
+func bigText(words Words) (*whatIf, *scene) {
+	const n = 1 << 20
+	p := &prompts.Prompt{Tokens: make([]wire.Token, n), Text: strings.Repeat("some", n), Spans: make([]prompts.Span, n)}
+	for i := range p.Spans {
+		p.Spans[i] = prompts.Span{Start: 4 * i, End: 4*i + 4}
+	}
+	if words != nil {
+		p.Text, p.Spans = "", nil
+	}
+	v := newWhatIf()
+	v.prompt = newScript(p)
+	v.answer = &observe.Answer{Tokens: n, Rows: []observe.Row{{Replica: "r", BlockSize: 16, Blocks: n / 16, Cells: make([]observe.Cell, n/16)}}}
+	v.text.focus = true
+	return v, &scene{snap: &observe.Snapshot{}, theme: newTheme("none", false), words: words}
+}
+
 // TestBigTextDraws looks at what is on the screen and at nothing else, wherever
 // that is in a million tokens.
 func TestBigTextDraws(t *testing.T) {
 	t.Parallel()
-	const n = 1 << 20
 	asked := 0
-	v := newWhatIf()
-	v.prompt = newScript(&prompts.Prompt{Tokens: make([]wire.Token, n)})
-	v.answer = &observe.Answer{Tokens: n, Rows: []observe.Row{{Replica: "r", BlockSize: 16, Blocks: n / 16, Cells: make([]observe.Cell, n/16)}}}
-	s := &scene{snap: &observe.Snapshot{}, theme: newTheme("none", false), words: fakeWords{texts: &asked}}
-	v.text.focus = true
+	v, s := bigText(fakeWords{texts: &asked})
 	v.draw(s, 120, 40)
 	for _, action := range []string{actBottom, actPageUp, actUp, actTop, actPageDown, actRight} {
 		asked = 0
@@ -196,6 +208,15 @@ func TestBigTextDraws(t *testing.T) {
 		if asked > 4000 {
 			t.Errorf("%s looks at %d tokens", action, asked)
 		}
+	}
+}
+
+// A screen of a million tokens is drawn as fast as one of a hundred.
+func BenchmarkBigText(b *testing.B) {
+	v, s := bigText(nil)
+	for b.Loop() {
+		v.handle(s, actDown)
+		v.draw(s, 200, 60)
 	}
 }
 
