@@ -39,6 +39,7 @@ func TestClasses(t *testing.T) {
 		{"CR LF", "one\r\ntwo", "one\ntwo", diff.WhiteSpace, `"\r", then nothing`, "\r"},
 		{"list on a line", "Colours: red, green, blue.", "Colours: blue, red, green.", diff.ListOrder, "3 items", " red, green, blue"},
 		{"list of lines", "- red\n- green\n- blue\n", "- blue\n- red\n- green\n", diff.ListOrder, "3 lines", "- red\n- green\n- blue"},
+		{"tools in lines", "{\n    \"name\": \"b\",\n    \"parameters\": {}\n}\n\n{\n    \"name\": \"a\",\n    \"parameters\": {}\n}\n", "{\n    \"name\": \"a\",\n    \"parameters\": {}\n}\n\n{\n    \"name\": \"b\",\n    \"parameters\": {}\n}\n", diff.ToolOrder, "", "    \"name\": \"b\",\n    \"parameters\": {}\n}\n\n{\n    \"name\": \"a\","},
 		{"array", `{"required": ["a", "b", "c"]}`, `{"required": ["a", "c", "b"]}`, diff.ListOrder, "3 items", `"b", "c"`},
 		{"escapes", `{"a": "é", "b": 1}`, `{"a": "\u00e9", "b": 1}`, diff.JSONSpacing, "other escapes", `{"a": "é`},
 		{"indented", "{\n  \"a\": 1\n}", `{"a": 1}`, diff.JSONSpacing, "", "{\n  \"a\": 1\n"},

@@ -96,6 +96,42 @@ func TestLong(t *testing.T) {
 	}
 }
 
+// Texts that recognisers could read again and again.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	const n = 200_000
+	edit := func(s string) string {
+		b := []byte(s)
+		for i := len(b) / 50; i < len(b); i += len(b) / 20 {
+			b[i] = '7'
+		}
+		return string(b)
+	}
+	for name, s := range map[string]string{
+		"brackets":     strings.Repeat("[", n),
+		"objects":      strings.Repeat(`{"a":`, n/5),
+		"pairs":        "[" + strings.Repeat(`{"name":1},`, n/11) + "1]",
+		"paths":        strings.Repeat("a/b.go\n", n/7),
+		"statuses":     "git\n" + strings.Repeat(" M a/b.go\n", n/10),
+		"one line":     strings.Repeat("a, ", n/3),
+		"lines":        strings.Repeat("a b\n", n/4),
+		"think":        strings.Repeat("<think>", n/7),
+		"blanks":       strings.Repeat(" ", n),
+		"no text":      strings.Repeat("\xbf", n),
+		"digits":       strings.Repeat("2026-01-02T", n/11),
+		"content list": strings.Repeat(`[{"type":"text","text":"`, n/24),
+	} {
+		a, b := plain(s), plain(edit(s))
+		check(t, compare(t, a, b, 16), a, b)
+		text := &prompt.Prompt{Text: edit(s)}
+		d, err := diff.Compare(&prompt.Prompt{Text: s}, text, diff.Options{BlockSize: 16})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		check(t, d, a, b)
+	}
+}
+
 // check holds what must be so for any two prompts.
 func check(t *testing.T, d *diff.Diff, a, b *prompt.Prompt) {
 	t.Helper()

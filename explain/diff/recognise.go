@@ -83,9 +83,13 @@ func (c *comparison) change(prev, h hunk) *change {
 			ch.a.to, ch.b.to = ch.a.to-n, ch.b.to-n
 		}
 	}
+	// A token may end within a character.
+	lowA, lowB := c.a.starts[prev.a1], c.b.starts[prev.b1]
+	ch.a.from, ch.a.to = max(floorRune(c.a.text, ch.a.from), lowA), ceilRune(c.a.text, ch.a.to)
+	ch.b.from, ch.b.to = max(floorRune(c.b.text, ch.b.from), lowB), ceilRune(c.b.text, ch.b.to)
 	// Where the same tokens stand for other text, as normalizers make it, what is
 	// before is alike only so far.
-	back := min(ch.a.from-c.a.starts[prev.a1], ch.b.from-c.b.starts[prev.b1], maxBack)
+	back := min(ch.a.from-lowA, ch.b.from-lowB, maxBack)
 	n = textSuffix(c.a.text[ch.a.from-back:ch.a.from], c.b.text[ch.b.from-back:ch.b.from])
 	ch.a.low, ch.b.low = ch.a.from-n, ch.b.from-n
 	return ch
@@ -131,7 +135,8 @@ func (s *side) extent(start, end int, bytes [2]int, ask bool) Extent {
 	}
 	e.From, e.To = bytes[0], bytes[1]
 	if ask {
-		e.From, e.To = s.starts[start], s.starts[end]
+		e.From = ceilRune(s.text, s.starts[start])
+		e.To = max(e.From, floorRune(s.text, s.starts[end]))
 	}
 	e.Where = s.where(e.From)
 	e.Text = s.clip(e.From, e.To)

@@ -62,11 +62,12 @@ func (ch *change) reordered(begin, sep, end, noun string) (found, bool) {
 			a1, b1 = ends(ch.a.s, ch.a.to), ends(ch.b.s, ch.b.to)
 		}
 		switch {
-		case max(a1-a0, b1-b0) > maxHull:
+		case max(a1-a0, b1-b0) > maxHull || ch.c.budget <= 0:
 			return found{}, false
 		case a1-a0 != b1-b0 || a1 < a0:
 			continue
 		}
+		ch.c.budget -= 2 * (a1 - a0)
 		a, b := ch.a.s.text[a0:a1], ch.b.s.text[b0:b1]
 		itemsA, itemsB := trimmed(strings.Split(a, sep)), trimmed(strings.Split(b, sep))
 		if sameItems(itemsA, itemsB) {
@@ -98,23 +99,28 @@ func (ch *change) isTools(f found) bool {
 		strings.Contains(before[:max(len(before)-(ch.a.from-f.a[0]), 0)], "tool")
 }
 
-// block gives the lines around the change that a form fits, and their number.
-func (z *zone) block(form *regexp.Regexp) (r [2]int, n int) {
+// block gives the lines around the change that a form fits, and their number. What
+// is read comes off the budget.
+func (z *zone) block(form *regexp.Regexp, budget *int) (r [2]int, n int) {
 	const most = 5000
 	text := z.s.text
 	at := z.bound("\n")
 	r = [2]int{at, at}
+	fits := func(line string) bool {
+		*budget -= len(line) + 1
+		return *budget > 0 && form.MatchString(line)
+	}
 	for n < most && r[0] > z.low {
 		from := max(z.low, r[0]-1-maxLine)
 		start := from + strings.LastIndexByte(text[from:r[0]-1], '\n') + 1
-		if start == from && from > z.low || !form.MatchString(text[start:r[0]-1]) {
+		if start == from && from > z.low || !fits(text[start:r[0]-1]) {
 			break
 		}
 		r[0], n = start, n+1
 	}
 	for n < most && r[1] < len(text) {
 		end := z.s.until(r[1], "\n")
-		if !form.MatchString(text[r[1]:end]) {
+		if !fits(text[r[1]:end]) {
 			break
 		}
 		r[1], n = min(end+1, len(text)), n+1
@@ -165,8 +171,8 @@ func (ch *change) fileList() (found, bool) {
 // blocks gives the lines of a form on both sides, and how many there are. A side
 // without any is what differs there.
 func (ch *change) blocks(form *regexp.Regexp) (f found, n int, ok bool) {
-	a, na := ch.a.block(form)
-	b, nb := ch.b.block(form)
+	a, na := ch.a.block(form, &ch.c.budget)
+	b, nb := ch.b.block(form, &ch.c.budget)
 	if na == 0 {
 		a = ch.a.whole()
 	}

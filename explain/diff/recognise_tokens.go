@@ -57,42 +57,36 @@ func alike(a, b []wire.Token) bool {
 	return commonPrefix(a, b) >= max(1, min(enough, len(a), len(b)))
 }
 
-// maxHull bounds what is compared as a reordered whole, in tokens and in hunks.
+// What is compared as a reordered whole is bounded, in tokens or bytes and in hunks.
 const (
-	maxHull  = 64 << 10
-	maxHunks = 64
+	maxHull  = 512 << 10
+	maxHunks = 1024
 )
 
 // tokenOrder knows a stretch with the same tokens in another order.
 func (ch *change) tokenOrder() (found, bool) {
 	const least = 16 // the digits of a time have other orders too
-	counts := map[wire.Token]int{}
-	differ := 0 // tokens whose count is not 0
-	count := func(s []wire.Token, by int) {
+	// The sum of all tokens' hashes, whatever their order.
+	sum := func(s []wire.Token) (sum uint64) {
 		for _, t := range s {
-			was := counts[t]
-			counts[t] = was + by
-			switch {
-			case was == 0:
-				differ++
-			case was+by == 0:
-				differ--
-			}
+			sum += mix(uint64(t))
 		}
+		return sum
 	}
+	var sumA, sumB uint64
 	a, b, h := ch.c.a.units, ch.c.b.units, ch.h
 	at := hunk{h.a0, h.a0, h.b0, h.b0}
 	for i := 0; i <= min(len(ch.rest), maxHunks); i++ {
 		if i > 0 {
 			h = ch.rest[i-1]
 		}
-		if h.a1-at.a0 > maxHull || h.b1-at.b0 > maxHull {
+		if h.a1-at.a0 > maxHull || h.b1-at.b0 > maxHull || ch.c.budget <= 0 {
 			break
 		}
-		count(a[at.a1:h.a1], 1)
-		count(b[at.b1:h.b1], -1)
+		ch.c.budget -= h.a1 - at.a1 + h.b1 - at.b1
+		sumA, sumB = sumA+sum(a[at.a1:h.a1]), sumB+sum(b[at.b1:h.b1])
 		at.a1, at.b1 = h.a1, h.b1
-		if differ == 0 && at.a1-at.a0 >= least {
+		if n := at.a1 - at.a0; sumA == sumB && n == at.b1-at.b0 && n >= least {
 			return found{class: ListOrder, tokens: &at}, true
 		}
 	}

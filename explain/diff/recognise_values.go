@@ -39,10 +39,10 @@ var (
 	timeForm = regexp.MustCompile(`\b(?:` +
 		days + `(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}` +
 		`|\d{1,2}(?:st|nd|rd|th)? ` + months + `,? \d{4}|` + months + ` \d{1,2}(?:st|nd|rd|th)?,? \d{4})` +
-		`(?:(?:[T ]|, | at )` + clock + offset+ `)?` +
+		`(?:(?:[T ]|, | at )` + clock + offset + `)?` +
 		`|` + days + months + ` {1,2}\d{1,2} ` + clock + `(?: [A-Z]{3,4})? \d{4}` +
 		`|\d{8}T\d{6}Z?\b` +
-		`|` + clock + offset+ `)`)
+		`|` + clock + offset + `)`)
 	epochForm  = regexp.MustCompile(`\b[12]\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?\b`)
 	hexForm    = regexp.MustCompile(`\b(?:0x)?[0-9a-fA-F]{6,128}\b`)
 	wordForm   = regexp.MustCompile(`[A-Za-z0-9_-]{8,128}`)

@@ -129,8 +129,8 @@ func families(t *testing.T, log []byte) (pairs int) {
 	t.Helper()
 	const size = 32
 	want := map[string]struct {
-		class              diff.Class
-		detail             string
+		class            diff.Class
+		detail           string
 		now, moved, lost int
 		first            int // the first token of the span
 	}{

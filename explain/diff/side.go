@@ -1,10 +1,12 @@
 package diff
 
 import (
-	"hash/maphash"
 	"sort"
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/zeebo/xxh3"
 
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/wire"
@@ -31,22 +33,22 @@ type comparison struct {
 	counted bool
 	// notes are of how the sides could be read.
 	notes []string
-	// budget is how many bytes may still be parsed as JSON.
+	// budget is how many bytes recognisers may still read as JSON or lists.
 	budget int
 }
 
-// maxParse bounds what one comparison parses as JSON, in bytes.
-const maxParse = 2 << 20
+// maxRead bounds what the recognisers of one comparison read as JSON or lists, in
+// bytes.
+const maxRead = 4 << 20
 
 func newComparison(a, b *prompt.Prompt) (*comparison, error) {
-	c := &comparison{budget: maxParse}
+	c := &comparison{budget: maxRead}
 	c.counted = counts(a) && counts(b)
 	if !c.counted {
 		if a.Text == "" && len(a.Tokens) > 0 || b.Text == "" && len(b.Tokens) > 0 {
 			return nil, errNothing
 		}
-		seed := maphash.MakeSeed()
-		c.a, c.b = words(a, seed), words(b, seed)
+		c.a, c.b = words(a), words(b)
 		return c, nil
 	}
 	c.a, c.b = c.tokens("A", a), c.tokens("B", b)
@@ -81,25 +83,20 @@ func (c *comparison) tokens(name string, p *prompt.Prompt) *side {
 	return s
 }
 
-// words cuts a text into words: letters and digits together, digits one by one, and
-// everything else by characters.
-func words(p *prompt.Prompt, seed maphash.Seed) *side {
+// words cuts a text into words, and all else into characters.
+func words(p *prompt.Prompt) *side {
 	s := &side{p: p, text: p.Text, starts: []int{}}
 	for i := 0; i < len(p.Text); {
-		end := i
-		for end < len(p.Text) {
-			r, n := utf8.DecodeRuneInString(p.Text[end:])
-			if !unicode.IsLetter(r) && end > i {
-				break
-			}
-			end += n
-			if !unicode.IsLetter(r) {
-				break
-			}
+		rest := p.Text[i:]
+		n := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) })
+		switch {
+		case n < 0:
+			n = len(rest)
+		case n == 0:
+			_, n = utf8.DecodeRuneInString(rest)
 		}
-		s.units = append(s.units, wire.Token(maphash.String(seed, p.Text[i:end])))
-		s.starts = append(s.starts, i)
-		i = end
+		s.units, s.starts = append(s.units, wire.Token(xxh3.HashString(rest[:n]))), append(s.starts, i)
+		i += n
 	}
 	s.starts = append(s.starts, len(p.Text))
 	return s
@@ -129,8 +126,8 @@ func (s *side) where(byt int) Where {
 func (s *side) place(byt int) Place {
 	p := Place{Byte: byt, Where: s.where(byt)}
 	if byt >= 0 {
-		p.Before = s.text[ceilRune(s.text, max(byt-Around, 0)):byt]
-		p.After = s.text[byt:floorRune(s.text, min(byt+Around, len(s.text)))]
+		p.Before = s.text[min(ceilRune(s.text, max(byt-Around, 0)), byt):byt]
+		p.After = s.text[byt:max(floorRune(s.text, min(byt+Around, len(s.text))), byt)]
 	}
 	return p
 }
@@ -144,9 +141,9 @@ func (s *side) clip(from, to int) string {
 }
 
 // floorRune moves a place back to where a character begins, ceilRune on. In bytes
-// that are no text they stay.
+// that are no text they may stay.
 func floorRune(s string, i int) int {
-	for j := i; j > i-utf8.UTFMax && j > 0; j-- {
+	for j := i; j > i-utf8.UTFMax && j >= 0; j-- {
 		if j == len(s) || utf8.RuneStart(s[j]) {
 			return j
 		}
@@ -155,8 +152,8 @@ func floorRune(s string, i int) int {
 }
 
 func ceilRune(s string, i int) int {
-	for j := i; j < i+utf8.UTFMax && j < len(s); j++ {
-		if utf8.RuneStart(s[j]) {
+	for j := i; j < i+utf8.UTFMax; j++ {
+		if j == len(s) || utf8.RuneStart(s[j]) {
 			return j
 		}
 	}
