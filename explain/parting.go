@@ -59,6 +59,17 @@ func (d *Divergence) Compare(ctx context.Context, p *prompt.Prompt, speech Speec
 	return ctx.Err()
 }
 
+// Resume takes over what an earlier divergence of the same prompt was found to be,
+// if it was at the same place: a moving fleet is asked again and again. It reports
+// whether it did.
+func (d *Divergence) Resume(earlier *Divergence) bool {
+	if earlier == nil || earlier.Diff == nil || earlier.Block != d.Block || earlier.Token != d.Token {
+		return false
+	}
+	d.Diff = earlier.Diff
+	return true
+}
+
 // spell makes a prompt of tokens, with their text where all of them are known.
 func spell(tokens []wire.Token, speech Speech) *prompt.Prompt {
 	p := &prompt.Prompt{Tokens: tokens}

@@ -99,7 +99,7 @@ func DiffJSON(w io.Writer, d *diff.Diff, a, b *prompt.Prompt) error {
 
 func diffJSON(d *diff.Diff) *jsonDiff {
 	j := &jsonDiff{
-		Relation: d.Relation.String(), Summary: d.Summary(), BlockSize: d.BlockSize, A: placeJSON(&d.A), B: placeJSON(&d.B),
+		Relation: d.Relation.String(), Summary: d.Summary("A", "B"), BlockSize: d.BlockSize, A: placeJSON(&d.A), B: placeJSON(&d.B),
 		Spans: []jsonSpan{}, More: d.More, Namespace: d.Namespace, NeedsText: d.NeedsText, Notes: full(d.Notes),
 	}
 	if d.HasTokens {

@@ -15,7 +15,7 @@ import (
 // DiffText writes what parts two prompts for people. It holds text of the prompts.
 func DiffText(w io.Writer, d *diff.Diff, a, b *prompt.Prompt) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s.\n", d.Summary())
+	fmt.Fprintf(&out, "%s.\n", d.Summary("A", "B"))
 	for _, side := range []struct {
 		name string
 		p    *prompt.Prompt
@@ -28,7 +28,7 @@ func DiffText(w io.Writer, d *diff.Diff, a, b *prompt.Prompt) error {
 	}
 	if len(d.Spans) > 0 {
 		out.WriteByte('\n')
-		diffSpans(&out, d)
+		diffSpans(&out, d, "A", "B")
 	}
 	diffReuse(&out, d)
 	for _, notes := range [][]string{d.Notes, a.Notes, b.Notes} {
@@ -68,9 +68,9 @@ func diffPlaces(b *strings.Builder, d *diff.Diff, names ...string) {
 }
 
 // diffSpans is a table of the spans.
-func diffSpans(b *strings.Builder, d *diff.Diff) {
+func diffSpans(b *strings.Builder, d *diff.Diff, names ...string) {
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "  differs\ttokens of A\ttokens of B\tin\tA has\tB has\t")
+	fmt.Fprintf(t, "  differs\ttokens of %[1]s\ttokens of %[2]s\tin\t%[1]s\t%[2]s\t\n", names[0], names[1])
 	for i := range d.Spans {
 		s := &d.Spans[i]
 		class := s.Class.String()

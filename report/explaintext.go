@@ -210,9 +210,12 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	if d.Diff == nil {
 		return
 	}
-	diffPlaces(b, d.Diff, "stored", "asked")
-	diffSpans(b, d.Diff)
-	diffReuse(b, d.Diff)
+	const stored, here = "the stored chain", "this prompt"
+	if what := d.Diff.Difference(stored, here); what != "" {
+		fmt.Fprintf(b, "What parts it from a stored chain: %s.\n", what)
+	}
+	diffPlaces(b, d.Diff, stored, here)
+	diffSpans(b, d.Diff, stored, here)
 }
 
 // routers sets what routers said beside ours.

@@ -70,6 +70,14 @@ type answered struct {
 	again bool
 }
 
+// divergence is where the prompt leaves every stored chain, nil if nowhere.
+func (a *answered) divergence() *explain.Divergence {
+	if a.why == nil {
+		return nil
+	}
+	return a.why.Divergence
+}
+
 func newWhatIf() *whatIf { return &whatIf{rule: newRule(), text: textPane{w: 72}} }
 
 func (v *whatIf) name() string { return "what-if" }
@@ -143,7 +151,7 @@ func (v *whatIf) paste(s *scene, text string) effect {
 func (v *whatIf) ask(s *scene, again bool, read func(context.Context) (*script, error)) effect {
 	v.serial++
 	v.busy, v.reading, v.asked, v.stale = true, !again, s.snap, false
-	serial, feed := v.serial, s.feed
+	serial, feed, words, before := v.serial, s.feed, s.speech(), v.divergence()
 	q := explain.Query{Config: v.rule.cfg, Model: v.rule.model, Edits: v.rule.inForce(s.snap)}
 	return effect{run: func(ctx context.Context) any {
 		a := answered{serial: serial, again: again, edits: q.Edits}
@@ -153,6 +161,9 @@ func (v *whatIf) ask(s *scene, again bool, read func(context.Context) (*script, 
 		q.Tokens, q.LoRA, q.Salt = a.prompt.Tokens, a.prompt.LoRA, a.prompt.Salt
 		if a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: q.Tokens, Model: q.Model, LoRA: q.LoRA, Salt: q.Salt}); a.err == nil {
 			a.why, a.whyNot = feed.Explain(ctx, q)
+		}
+		if d := a.divergence(); d != nil && !(again && d.Resume(before)) {
+			a.err = d.Compare(ctx, a.prompt.Prompt, words)
 		}
 		return a
 	}}

@@ -334,8 +334,13 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 	if d := v.divergence(); d != nil && d.Block == p.Block {
 		words += " From there on no cache has it (" + plural(d.Lost, "full block") + ")."
 	}
+	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil {
+		if what := d.Diff.Difference("the stored chain", "this prompt"); what != "" {
+			words += " What parts them: " + clean(what) + "."
+		}
+	}
 	out := []string{""}
-	for _, line := range wrap(words, w-2, 3) {
+	for _, line := range wrap(words, w-2, 5) {
 		out = append(out, " "+line)
 	}
 	for _, side := range []struct {

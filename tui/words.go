@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,6 +22,8 @@ type Words interface {
 	// Text gives the bytes that a token stands for; false where no tokenizer is
 	// known yet or it has no such token. It is cheap: drawing asks it.
 	Text(wire.Token) (text string, ok bool)
+	// Encode gives the tokens of a rendered text; it may take a while too.
+	Encode(ctx context.Context, text string) ([]wire.Token, []prompts.Span, error)
 	// State says how far the tokenizer is: "loading qwen3 tokenizer, 40 %", "no
 	// tokenizer: give --tokenizer DIR", why it failed, or nothing where it is
 	// ready. With busy it is looked at again soon. It is cheap too.
@@ -43,6 +46,10 @@ func (noWords) Read(_ context.Context, text string) (*prompts.Prompt, error) {
 }
 
 func (noWords) Text(wire.Token) (string, bool) { return "", false }
+
+func (noWords) Encode(context.Context, string) ([]wire.Token, []prompts.Span, error) {
+	return nil, nil, errors.New("there is no tokenizer")
+}
 
 func (noWords) State() (string, bool) { return "no tokenizer: only token ids are read", false }
 

@@ -89,6 +89,10 @@ func (oddWords) Read(context.Context, string) (*prompts.Prompt, error) {
 
 func (oddWords) Text(id wire.Token) (string, bool) { return odd[int(id)%len(odd)], id != 69 }
 
+func (oddWords) Encode(context.Context, string) ([]wire.Token, []prompts.Span, error) {
+	return []wire.Token{1}, []prompts.Span{{Start: -5, End: 1 << 40}}, nil
+}
+
 func (oddWords) State() (string, bool) { return "\x1b]0;state\x07", false }
 
 // odd are texts that break screens.
@@ -126,4 +130,9 @@ func oddPrompt(t *rapid.T, n int) *prompts.Prompt {
 		}
 	}
 	return p
+}
+
+// Encode is not needed: without it what a change would give is counted on tokens.
+func (fakeWords) Encode(context.Context, string) ([]wire.Token, []prompts.Span, error) {
+	return nil, nil, errors.New("words are made up")
 }

@@ -60,7 +60,8 @@ var kindWords = [...]string{"replaced", "resized", "uncounted"}
 
 func (k Kind) String() string { return kindWords[k] }
 
-// classes says of each class its name in output, how a sentence calls such a span,
+// classes says of each class its name in output, how a sentence calls such a span (of an
+// insertion or deletion up to who has it),
 // the remedy, and whether it is remedied wherever it is: a free text is only where
 // it is the first span.
 var classes = [...]struct {
@@ -69,8 +70,8 @@ var classes = [...]struct {
 	volatile     bool
 }{
 	Edit:        {"edit", "an edited text", MoveLast, false},
-	Insertion:   {"insertion", "a text that only B has", MoveLast, false},
-	Deletion:    {"deletion", "a text that only A has", MoveLast, false},
+	Insertion:   {"insertion", "a text that only", MoveLast, false},
+	Deletion:    {"deletion", "a text that only", MoveLast, false},
 	Timestamp:   {"timestamp", "a timestamp", MoveLast, true},
 	Date:        {"date", "a date", MoveLast, true},
 	Counter:     {"counter", "a number", MoveLast, true},

@@ -116,7 +116,7 @@ func TestRelations(t *testing.T) {
 			t.Parallel()
 			d := compare(t, tt.a, tt.b, 16)
 			check(t, d, tt.a, tt.b)
-			if got := d.Summary(); d.Relation != tt.relation || got != tt.words {
+			if got := d.Summary("A", "B"); d.Relation != tt.relation || got != tt.words {
 				t.Errorf("%v: %s\nwant %v: %s", d.Relation, got, tt.relation, tt.words)
 			}
 			if d.Namespace != "" && d.Reuse != (diff.Reuse{}) {

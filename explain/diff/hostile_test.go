@@ -135,7 +135,7 @@ func TestHostileTexts(t *testing.T) {
 // check holds what must be so for any two prompts.
 func check(t *testing.T, d *diff.Diff, a, b *prompt.Prompt) {
 	t.Helper()
-	if d.Summary() == "" {
+	if d.Summary("A", "B") == "" {
 		t.Error("no summary")
 	}
 	if d.HasTokens && d.Common != shared(a.Tokens, b.Tokens) {

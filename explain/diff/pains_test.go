@@ -188,7 +188,7 @@ func TestPains(t *testing.T) {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
 			d := compare(t, p.a, p.b, painBlock)
-			t.Log(d.Summary())
+			t.Log(d.Summary("A", "B"))
 			at := len(ids(p.before))
 			if p.a.Parts != nil {
 				at += len(ids("<|im_start|>system\n"))
@@ -264,7 +264,7 @@ func TestPainsTokensOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Log(d.Summary())
+			t.Log(d.Summary("A", "B"))
 			s := d.Spans[0]
 			if s.Class != tt.class || d.Common != tt.common || d.Reuse.Now != tt.now || d.Reuse.Moved != tt.moved || !d.NeedsText {
 				t.Errorf("%v at %d, %+v, needs text %v, want %v at %d, now %d, moved %d", s.Class, d.Common, d.Reuse, d.NeedsText, tt.class, tt.common, tt.now, tt.moved)

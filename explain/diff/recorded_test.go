@@ -184,7 +184,7 @@ func families(t *testing.T, log []byte) (pairs int) {
 					resized[tag]++
 				}
 				if i == 0 && j == 1 {
-					t.Log(tag, ":", d.Summary())
+					t.Log(tag, ":", d.Summary("A", "B"))
 				}
 			}
 		}

@@ -7,45 +7,58 @@ import (
 	"github.com/kvscope/kvscope/prompt"
 )
 
-// Summary says in a sentence where the prompts part, what is there, and what it
-// costs. It holds no text of the prompts but names of headers.
-func (d *Diff) Summary() string {
+// Summary says in a sentence where the prompts, by these names, part, what is
+// there, and what it costs. It holds no text of the prompts but names of headers.
+func (d *Diff) Summary(a, b string) string {
 	var out strings.Builder
-	total := min(d.Tokens[0], d.Tokens[1]) / max(d.BlockSize, 1)
+	total := d.total()
 	switch d.Relation {
 	case Equal:
-		out.WriteString("A and B are equal")
+		fmt.Fprintf(&out, "%s and %s are equal", a, b)
 		if d.HasTokens {
 			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
 		}
 	case Extends:
-		longer, shorter := "A", "B"
+		longer, shorter := a, b
 		if d.A.After == "" && d.Tokens[0] <= d.Tokens[1] {
-			longer, shorter = "B", "A"
+			longer, shorter = b, a
 		}
 		fmt.Fprintf(&out, "%s begins with all of %s", longer, shorter)
 		if d.HasTokens {
 			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
 		}
 	case Unrelated:
-		out.WriteString("A and B are unrelated")
+		fmt.Fprintf(&out, "%s and %s are unrelated", a, b)
 		if d.HasTokens {
 			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.Common, "token"), d.Reuse.Now, plural(total, "block"))
 		}
 	case Parts:
-		fmt.Fprintf(&out, "A and B part at %s, %s", d.at(), d.Spans[0].phrase())
-		if more := d.others(); more != "" {
-			out.WriteString("; " + more)
-		}
-		if d.HasTokens && d.Namespace == "" {
-			fmt.Fprintf(&out, "; %s", d.cost(total))
-		}
+		fmt.Fprintf(&out, "%s and %s part at %s, %s", a, b, d.at(), d.Difference(a, b))
 	}
 	if d.Namespace != "" {
 		fmt.Fprintf(&out, "; their %s differs, so they share no block whatever their tokens are", d.Namespace)
 	}
 	return out.String()
 }
+
+// Difference says what parts the prompts, without where; it is empty unless they
+// part in spans.
+func (d *Diff) Difference(a, b string) string {
+	if d.Relation != Parts {
+		return ""
+	}
+	out := d.Spans[0].phrase(a, b)
+	if more := d.others(); more != "" {
+		out += "; " + more
+	}
+	if d.HasTokens && d.Namespace == "" {
+		out += "; " + d.cost(d.total())
+	}
+	return out
+}
+
+// total counts the full blocks that the prompts could share at most.
+func (d *Diff) total() int { return min(d.Tokens[0], d.Tokens[1]) / max(d.BlockSize, 1) }
 
 // at says where the prompts part.
 func (d *Diff) at() string {
@@ -70,8 +83,14 @@ func (d *Diff) at() string {
 }
 
 // phrase says what a span is.
-func (s *Span) phrase() string {
+func (s *Span) phrase(a, b string) string {
 	what := classes[s.Class].phrase
+	switch s.Class {
+	case Deletion:
+		what += " " + a + " has"
+	case Insertion:
+		what += " " + b + " has"
+	}
 	switch {
 	case s.Class == Timestamp:
 		what += map[string]string{
@@ -81,16 +100,16 @@ func (s *Span) phrase() string {
 	case s.Detail != "" && s.Class != Date:
 		what += " (" + s.Detail + ")"
 	}
-	a, b := s.A.End-s.A.Start, s.B.End-s.B.Start
+	was, is := s.A.End-s.A.Start, s.B.End-s.B.Start
 	switch {
 	case s.Kind == Uncounted:
 		return what
 	case s.Kind == Replaced:
-		return fmt.Sprintf("%s, %s replaced by as many", what, plural(a, "token"))
-	case a == 0 || b == 0:
-		return fmt.Sprintf("%s, %s", what, plural(a+b, "token"))
+		return fmt.Sprintf("%s, %s replaced by as many", what, plural(was, "token"))
+	case was == 0 || is == 0:
+		return fmt.Sprintf("%s, %s", what, plural(was+is, "token"))
 	}
-	return fmt.Sprintf("%s, %s resized to %s", what, plural(a, "token"), group(b))
+	return fmt.Sprintf("%s, %s resized to %s", what, plural(was, "token"), group(is))
 }
 
 // others names the volatile spans, where there is more than the first.
@@ -154,10 +173,10 @@ func plural(n int, noun string) string {
 	return group(n) + " " + noun + "s"
 }
 
-// group writes a number with commas between thousands.
+// group writes a number with a space between thousands.
 func group(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)
 	}
-	return fmt.Sprintf("%s,%03d", group(n/1000), n%1000)
+	return fmt.Sprintf("%s %03d", group(n/1000), n%1000)
 }
