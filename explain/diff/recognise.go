@@ -39,24 +39,23 @@ type found struct {
 // recognisers are asked in this order: those who know a whole structure before
 // those who know a value in it.
 var recognisers = [...]struct {
-	name string
 	text bool // it needs the text of both sides
 	find func(*change) (found, bool)
 }{
-	{"bos", false, (*change).bos},
-	{"think block", true, (*change).think},
-	{"retokenized", true, (*change).retokenized},
-	{"content as JSON", true, (*change).contentJSON},
-	{"copied user text", true, (*change).userText},
-	{"header line", true, (*change).header},
-	{"JSON", true, (*change).json},
-	{"lines in another order", true, (*change).lines},
-	{"items in another order", true, (*change).items},
-	{"git status", true, (*change).gitStatus},
-	{"file list", true, (*change).fileList},
-	{"values", true, (*change).value},
-	{"white space", true, (*change).whiteSpace},
-	{"tokens in another order", false, (*change).tokenOrder},
+	{false, (*change).bos},
+	{true, (*change).think},
+	{true, (*change).retokenized},
+	{true, (*change).contentJSON},
+	{true, (*change).userText},
+	{true, (*change).header},
+	{true, (*change).json},
+	{true, (*change).lines},
+	{true, (*change).items},
+	{true, (*change).gitStatus},
+	{true, (*change).fileList},
+	{true, (*change).value},
+	{true, (*change).whiteSpace},
+	{false, (*change).tokenOrder},
 }
 
 func (c *comparison) change(prev, h hunk) *change {
