@@ -16,8 +16,7 @@ import (
 func repeat(t wire.Token, n int) []wire.Token { return slices.Repeat([]wire.Token{t}, n) }
 
 // long are pairs of long prompts as ids, by what is hard about them.
-func long() map[string][2][]wire.Token {
-	const n = 128 << 10
+func long(n int) map[string][2][]wire.Token {
 	r := rand.New(rand.NewPCG(7, 4))
 	base := random(r, n, 150000)
 	other := random(r, n, 150000)
@@ -44,7 +43,7 @@ func long() map[string][2][]wire.Token {
 }
 
 func BenchmarkCompare(b *testing.B) {
-	pairs := long()
+	pairs := long(128 << 10)
 	for _, name := range []string{"a span at the head", "at the head and another tail", "edits all over", "halves swapped", "nothing in common", "one token", "two tokens", "period two"} {
 		p := pairs[name]
 		b.Run(name, func(b *testing.B) {
@@ -76,7 +75,11 @@ func BenchmarkCompare(b *testing.B) {
 
 func TestLong(t *testing.T) {
 	t.Parallel()
-	for name, p := range long() {
+	n := 128 << 10
+	if testing.Short() {
+		n = 16 << 10
+	}
+	for name, p := range long(n) {
 		d, err := diff.Compare(&prompt.Prompt{Tokens: p[0]}, &prompt.Prompt{Tokens: p[1]}, diff.Options{BlockSize: 16})
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +88,7 @@ func TestLong(t *testing.T) {
 		switch name {
 		case "edits all over":
 			// One token in 97: the first 16 are named and the others counted.
-			if len(d.Spans) != diff.MaxSpans || len(d.Spans)+d.More != (128<<10-50+96)/97 {
+			if len(d.Spans) != diff.MaxSpans || len(d.Spans)+d.More != (n-50+96)/97 {
 				t.Errorf("%s: %d spans and %d more", name, len(d.Spans), d.More)
 			}
 		case "nothing in common", "one token and another":
@@ -99,7 +102,10 @@ func TestLong(t *testing.T) {
 // Texts that recognisers could read again and again.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
-	const n = 200_000
+	n := 50_000
+	if testing.Short() {
+		n = 10_000
+	}
 	edit := func(s string) string {
 		b := []byte(s)
 		for i := len(b) / 50; i < len(b); i += len(b) / 20 {

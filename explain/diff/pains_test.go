@@ -203,11 +203,7 @@ func TestPains(t *testing.T) {
 			if d.A.Message != p.message {
 				t.Errorf("in message %d, want %d", d.A.Message, p.message)
 			}
-			movedA, movedB := p.moved()
-			now, moved := shared(p.a.Tokens, p.b.Tokens)/painBlock, shared(ids(movedA), ids(movedB))/painBlock
-			if r := d.Reuse; r.Now != now || r.Moved != moved || r.Lost != moved-now || !r.Retokenized {
-				t.Errorf("%+v, want now %d, moved %d: %+v", r, now, moved, d.Spans)
-			}
+			p.wantReuse(t, d, ids)
 			var also []diff.Class
 			for _, s := range d.Spans[1:] {
 				if s.Remedied {
@@ -218,6 +214,42 @@ func TestPains(t *testing.T) {
 				t.Errorf("further spans %v, want %v", also, p.also)
 			}
 		})
+	}
+}
+
+// The same with a tokenizer that merges what stands together.
+func TestPainsTokenizer(t *testing.T) {
+	t.Parallel()
+	enc := small(t)
+	for _, p := range pains() {
+		if p.id == "P22" {
+			continue // its BOS is no token of this tokenizer
+		}
+		t.Run(p.id, func(t *testing.T) {
+			t.Parallel()
+			for _, side := range []*prompt.Prompt{p.a, p.b} {
+				side.Tokens, side.Spans, _ = enc(side.Text)
+			}
+			d, err := diff.Compare(p.a, p.b, diff.Options{BlockSize: painBlock, Encode: enc})
+			if err != nil {
+				t.Fatal(err)
+			}
+			common := shared(p.a.Tokens, p.b.Tokens)
+			if d.Relation != diff.Parts || d.Common != common || d.Spans[0].Class != p.class || p.detail != "" && d.Spans[0].Detail != p.detail {
+				t.Fatalf("%v at token %d, want %d, %v (%s): %+v", d.Relation, d.Common, common, p.class, p.detail, d.Spans)
+			}
+			p.wantReuse(t, d, func(text string) []wire.Token { ids, _, _ := enc(text); return ids })
+		})
+	}
+}
+
+// wantReuse holds what is reusable against the texts as they would be written.
+func (p *pain) wantReuse(t *testing.T, d *diff.Diff, ids func(string) []wire.Token) {
+	t.Helper()
+	movedA, movedB := p.moved()
+	now, moved := shared(p.a.Tokens, p.b.Tokens)/painBlock, shared(ids(movedA), ids(movedB))/painBlock
+	if r := d.Reuse; r.Now != now || r.Moved != moved || r.Lost != moved-now || !r.Retokenized {
+		t.Errorf("%+v, want now %d, moved %d: %+v", r, now, moved, d.Spans)
 	}
 }
 

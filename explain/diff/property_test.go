@@ -12,7 +12,13 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-const pairs = 1000
+// pairs is how many random pairs each property is held against.
+func pairs() int {
+	if testing.Short() {
+		return 100
+	}
+	return 1000
+}
 
 func random(r *rand.Rand, n, vocabulary int) []wire.Token {
 	out := make([]wire.Token, n)
@@ -27,7 +33,7 @@ func random(r *rand.Rand, n, vocabulary int) []wire.Token {
 func TestRandomSpans(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 1))
-	for n := range pairs {
+	for n := range pairs() {
 		size := 1 + r.IntN(64)
 		vocabulary := []int{100, 2000, 150000}[n%3]
 		head := random(r, r.IntN(1500), vocabulary)
@@ -136,8 +142,14 @@ func TestRandomValues(t *testing.T) {
 	for i := range words {
 		words[i] = word(r)
 	}
-	for n := range pairs {
-		v := volatiles[n%len(volatiles)]
+	merging := small(t)
+	for n := range pairs() {
+		v := volatiles[n/2%len(volatiles)]
+		enc := encode
+		if n%2 == 0 {
+			enc = merging
+		}
+		ids := func(text string) []wire.Token { ids, _, _ := enc(text); return ids }
 		contents := []string{}
 		for range 2 + r.IntN(4) {
 			contents = append(contents, prose(r, words, 20+r.IntN(80)))
@@ -147,13 +159,18 @@ func TestRandomValues(t *testing.T) {
 		write := func() *prompt.Prompt {
 			changed := slices.Clone(contents)
 			changed[m] = contents[m][:at] + " " + v.write(r) + contents[m][at:]
-			return chat(changed...)
+			p := chatML(roles(changed))
+			p.Tokens, p.Spans, _ = enc(p.Text)
+			return p
 		}
 		a, b := write(), write()
 		if a.Text == b.Text {
 			continue
 		}
-		d := compare(t, a, b, 16)
+		d, err := diff.Compare(a, b, diff.Options{BlockSize: 16, Encode: enc})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if d.Relation != diff.Parts || len(d.Spans) != 1 {
 			t.Fatalf("pair %d: %v, %+v", n, d.Relation, d.Spans)
 		}
@@ -182,7 +199,7 @@ func TestUnrelated(t *testing.T) {
 	for i := range words {
 		words[i] = word(r)
 	}
-	for n := range pairs {
+	for n := range pairs() {
 		var a, b *prompt.Prompt
 		switch n % 3 {
 		case 0:

@@ -39,24 +39,23 @@ type found struct {
 // recognisers are asked in this order: those who know a whole structure before
 // those who know a value in it.
 var recognisers = [...]struct {
-	name string
 	text bool // it needs the text of both sides
 	find func(*change) (found, bool)
 }{
-	{"bos", false, (*change).bos},
-	{"think block", true, (*change).think},
-	{"retokenized", true, (*change).retokenized},
-	{"content as JSON", true, (*change).contentJSON},
-	{"copied user text", true, (*change).userText},
-	{"header line", true, (*change).header},
-	{"JSON", true, (*change).json},
-	{"lines in another order", true, (*change).lines},
-	{"items in another order", true, (*change).items},
-	{"git status", true, (*change).gitStatus},
-	{"file list", true, (*change).fileList},
-	{"values", true, (*change).value},
-	{"white space", true, (*change).whiteSpace},
-	{"tokens in another order", false, (*change).tokenOrder},
+	{false, (*change).bos},
+	{true, (*change).think},
+	{true, (*change).retokenized},
+	{true, (*change).contentJSON},
+	{true, (*change).userText},
+	{true, (*change).header},
+	{true, (*change).json},
+	{true, (*change).lines},
+	{true, (*change).items},
+	{true, (*change).gitStatus},
+	{true, (*change).fileList},
+	{true, (*change).value},
+	{true, (*change).whiteSpace},
+	{false, (*change).tokenOrder},
 }
 
 func (c *comparison) change(prev, h hunk) *change {
@@ -112,8 +111,30 @@ func (ch *change) extents(f found) hunk {
 	if f.a[1] >= ch.a.to && f.b[1] >= ch.b.to {
 		a1, b1 = max(a1, h.a1), max(b1, h.b1)
 	}
-	a0, b0 = h.a0-n, h.b0-n
-	return hunk{a0, max(a0, a1), b0, max(b0, b1)}
+	h = hunk{h.a0 - n, a1, h.b0 - n, b1}
+	h.a1, h.b1 = max(h.a0, h.a1), max(h.b0, h.b1)
+	return ch.even(f, h)
+}
+
+// even moves the ends of units on to where both sides have as much behind what was
+// found: a token may hold its end and the beginning of what is alike.
+func (ch *change) even(f found, h hunk) hunk {
+	const tries = 8
+	a, b := ch.c.a, ch.c.b
+	for range tries {
+		overA, overB := a.starts[h.a1]-f.a[1], b.starts[h.b1]-f.b[1]
+		n := max(overA, overB)
+		if overA == overB || f.a[1]+n > len(a.text) || f.b[1]+n > len(b.text) ||
+			a.text[f.a[1]:f.a[1]+n] != b.text[f.b[1]:f.b[1]+n] {
+			break
+		}
+		if overA < n {
+			_, h.a1 = a.covering(f.a[0], f.a[1]+n)
+		} else {
+			_, h.b1 = b.covering(f.b[0], f.b[1]+n)
+		}
+	}
+	return h
 }
 
 // span puts together what is known.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/prompt/tokenizer"
 	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -116,16 +118,53 @@ func TestRecorded(t *testing.T) {
 	if _, err := log.ReadFrom(f); err != nil {
 		t.Fatal(err)
 	}
-	families(t, log.Bytes())
+	families(t, log.Bytes(), nil)
 }
 
 func TestOracleDiffTimestamp(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(refdata.Root(t), "vllm", "b_timestamp", "truth.jsonl.gz")
-	t.Logf("%d pairs compared", families(t, refdata.Unpack(t, name)))
+	log := refdata.Unpack(t, name)
+	t.Logf("%d pairs compared on tokens", families(t, log, nil))
+	raw, err := os.ReadFile(filepath.Join(refdata.Tokenizer(t, "qwen3"), "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := encoder(t, raw)
+	for tag, ps := range recorded(t, log) {
+		for i, p := range ps {
+			if ids, spans, _ := enc(p.Text); !slices.Equal(ids, p.Tokens) || !slices.Equal(spans, p.Spans) {
+				t.Errorf("%s %d: the tokenizer gives other tokens than the engine", tag, i)
+			}
+		}
+	}
+	t.Logf("%d pairs compared on texts, with the model's tokenizer", families(t, log, enc))
 }
 
-func families(t *testing.T, log []byte) (pairs int) {
+// encoder makes a comparison's Encode of a tokenizer.json.
+func encoder(t testing.TB, raw []byte) func(string) ([]wire.Token, []prompt.Span, error) {
+	t.Helper()
+	tok, err := tokenizer.Load(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(text string) ([]wire.Token, []prompt.Span, error) {
+		e, err := tok.Encode(text, false)
+		return e.IDs, e.Spans, err
+	}
+}
+
+// small is the encoder of the fixture's tokenizer.
+func small(t testing.TB) func(string) ([]wire.Token, []prompt.Span, error) {
+	t.Helper()
+	raw, err := fixtures.FS.ReadFile("tokenizer/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoder(t, raw)
+}
+
+func families(t *testing.T, log []byte, enc func(string) ([]wire.Token, []prompt.Span, error)) (pairs int) {
 	t.Helper()
 	const size = 32
 	want := map[string]struct {
@@ -151,12 +190,15 @@ func families(t *testing.T, log []byte) (pairs int) {
 					continue
 				}
 				pairs++
-				d, err := diff.Compare(ps[i], ps[j], diff.Options{BlockSize: size})
+				d, err := diff.Compare(ps[i], ps[j], diff.Options{BlockSize: size, Encode: enc})
 				if err != nil {
 					t.Fatal(err)
 				}
 				if d.Relation != diff.Parts {
 					t.Fatalf("%s %d, %d: %v", tag, i, j, d.Relation)
+				}
+				if remedied := tag != "tools-stable"; d.Reuse.Retokenized != (enc != nil && remedied) {
+					t.Errorf("%s %d, %d: %+v", tag, i, j, d.Reuse)
 				}
 				s, w := d.Spans[0], w
 				if s.Class != w.class || w.detail != "" && s.Detail != w.detail {
