@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
 
 	"github.com/kvscope/kvscope/observe"
 	prompts "github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
-	"pgregory.net/rapid"
 )
 
 // promptIDs gives the token ids of the nth request of a fixture.
@@ -242,6 +243,26 @@ func TestSmallBlocks(t *testing.T) {
 	for _, want := range []string{"├0 │1 │2 │3 │4 \n", " .   5 ├5 │6", " .  16 ├16 │17"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
+// TestTextMarks: each line of the text has the mark of the strip, whatever the
+// colours are.
+func TestTextMarks(t *testing.T) {
+	t.Parallel()
+	cells := []observe.Cell{observe.Hit, observe.Lower, observe.Doubtful, observe.Miss, observe.Beyond, observe.Miss}
+	for theme, want := range map[*theme]string{newTheme("dark", false): "●h?○+· ", newTheme("none", true): "#h?o+. "} {
+		v := newWhatIf()
+		v.prompt = newScript(&prompts.Prompt{Tokens: make([]wire.Token, 6*16+1)})
+		v.answer = &observe.Answer{Tokens: 6*16 + 1, Rows: []observe.Row{{Replica: "r", BlockSize: 16, Blocks: 6, Cells: cells}}}
+		v.text.focus = true
+		var got string
+		for _, line := range v.draw(&scene{snap: &observe.Snapshot{}, theme: theme, maximised: true}, 80, 8)[1:] {
+			got += string([]rune(ansi.Strip(line))[1:2])
+		}
+		if got != want {
+			t.Errorf("%s: marks %q, want %q", theme.name, got, want)
 		}
 	}
 }

@@ -26,7 +26,8 @@ type Words interface {
 	Encode(ctx context.Context, text string) ([]wire.Token, []prompts.Span, error)
 	// State says how far the tokenizer is: "loading qwen3 tokenizer, 40 %", "no
 	// tokenizer: give --tokenizer DIR", why it failed, or nothing where it is
-	// ready. With busy it is looked at again soon. It is cheap too.
+	// ready. It is busy as long as that can change by itself: only then, and while
+	// a prompt is read, it is looked at again. It is cheap too.
 	State() (words string, busy bool)
 }
 
