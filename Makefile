@@ -1,4 +1,4 @@
-# Everything but race, lint and fuzz needs Go alone.
+# Everything but hftok, differ, race, lint and fuzz needs Go alone.
 GO ?= go
 
 # How long each fuzz target runs.
@@ -15,10 +15,47 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Tools are built at their pinned versions into a folder of our own.
 TOOLS := $(CURDIR)/bin/tools
 
-.PHONY: build demo test ui race lint fuzz soak bench screens tools clean
+# HuggingFace's tokenizers: a folder of our own with the Rust sources of the Go
+# module and our manifest, and what cargo makes of them.
+HFTOK     := bin/hftok
+HFTOK_MOD := github.com/daulet/tokenizers
+HFTOK_GO  := CGO_ENABLED=1 CGO_LDFLAGS="'-L$(CURDIR)/$(HFTOK)'" $(GO)
+
+# How many random strings make differ holds both tokenizers against each other on.
+DIFFER ?= 100000
+
+.PHONY: build hftok crates differ differ-short demo test ui race lint fuzz soak bench screens tools clean
 
 build: ## the program, static, as bin/kvscope
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
+
+hftok: $(HFTOK)/libtokenizers.a ## the program with HuggingFace's own tokenizers; needs cargo and a C compiler
+	$(HFTOK_GO) build -trimpath -tags hftok -o bin/kvscope-hftok ./cmd/kvscope
+
+# What hftok needs of the network.
+crates: $(HFTOK)/Cargo.lock
+
+$(HFTOK)/Cargo.lock: prompt/hf/Cargo.toml go.mod
+	rm -rf $(HFTOK)/src
+	mkdir -p $(HFTOK)/src
+	$(GO) mod download $(HFTOK_MOD)
+	cp "$$($(GO) list -m -f '{{.Dir}}' $(HFTOK_MOD))"/src/*.rs $(HFTOK)/src/
+	chmod -R u+w $(HFTOK)/src
+	cp prompt/hf/Cargo.toml $(HFTOK)/Cargo.toml
+	cd $(HFTOK) && cargo fetch --target "$$(rustc -vV | sed -n 's/^host: //p')"
+	touch $@
+
+$(HFTOK)/libtokenizers.a: $(HFTOK)/Cargo.lock
+	cd $(HFTOK) && cargo build --release --offline --quiet
+	cp $(HFTOK)/target/release/libtokenizers.a $@
+
+differ-short: $(HFTOK)/libtokenizers.a
+	$(HFTOK_GO) vet -tags hftok ./prompt/hf
+	$(HFTOK_GO) test -tags hftok -v -run . ./prompt/hf
+
+differ: $(HFTOK)/libtokenizers.a ## both tokenizers on DIFFER random strings, and their speed
+	KVSCOPE_DIFFER=$(DIFFER) $(HFTOK_GO) test -tags hftok -timeout 2h -v -run 'TestDiffer|TestOracle' ./prompt/hf
+	$(HFTOK_GO) test -tags hftok -run '^$$' -bench Encode -benchtime 10x ./prompt/hf
 
 demo: ## a simulated fleet on the screen: no GPU, no engine, no configuration
 	@$(GO) run ./cmd/kvscope demo
