@@ -43,7 +43,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 	for _, name := range refdata.Tokenizers {
 		b.Run(name, func(b *testing.B) {
-			tok := real(b, name)
+			tok := model(b, name)
 			for _, text := range []string{"long100k_en", "long100k_mixed"} {
 				b.Run(text, func(b *testing.B) { benchmarkEncode(b, tok, texts[text]) })
 			}

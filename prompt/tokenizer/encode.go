@@ -12,6 +12,7 @@ import (
 const (
 	maxText    = 16 << 20 // bytes
 	maxChanged = 64 << 20 // bytes of a text that a tokenizer's own rules make longer
+	maxGrowth  = 64       // how many times as long, beyond the first MB
 )
 
 var errLong = errors.New("the tokenizer's normalizer makes this text too long: cut the text")

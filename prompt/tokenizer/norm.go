@@ -118,7 +118,7 @@ func (n replace) normalize(p piece, left *int) (piece, error) {
 			out = append(out, sources[end-1])
 		}
 		last = end
-		if text.Len() > maxChanged {
+		if text.Len() > min(maxChanged, maxGrowth*len(p.text)+1<<20) {
 			return p, errLong
 		}
 		if start, end, ok, err = n.find.find(p.text, last, left); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// real loads a tokenizer of a real model.
-func real(t testing.TB, name string) *tokenizer.Tokenizer {
+// model loads a tokenizer of a real model.
+func model(t testing.TB, name string) *tokenizer.Tokenizer {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(refdata.Tokenizer(t, name), "tokenizer.json"))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestOracleGolden(t *testing.T) {
 	for _, name := range refdata.Tokenizers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tok := real(t, name)
+			tok := model(t, name)
 			tokens, spans := 0, 0
 			for _, row := range rows {
 				want := row.IDs[name]

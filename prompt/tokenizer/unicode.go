@@ -12,8 +12,6 @@ type span32 struct{ lo, hi rune }
 
 func one(r rune) set { return set{{r, r}} }
 
-var everything = set{{0, unicode.MaxRune}}
-
 // union also brings ranges of any order into form.
 func union(parts ...set) set {
 	all := slices.Concat(parts...)
