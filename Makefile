@@ -32,6 +32,9 @@ build: ## the program, static, as bin/kvscope
 hftok: $(HFTOK)/libtokenizers.a ## the program with HuggingFace's own tokenizers; needs cargo and a C compiler
 	$(HFTOK_GO) build -trimpath -tags hftok -o bin/kvscope-hftok ./cmd/kvscope
 
+# A lock file without all of its crates must not stay.
+.DELETE_ON_ERROR:
+
 # What hftok needs of the network.
 crates: $(HFTOK)/Cargo.lock
 
