@@ -60,7 +60,7 @@ func (t *Tokenizer) Encode(text string, special bool) (Encoding, error) {
 		return Encoding{}, err
 	}
 	for _, p := range t.post {
-		p(t, &e.out, special)
+		p(t, text, &e.out, special)
 	}
 	return e.out, nil
 }

@@ -266,8 +266,9 @@ func (l *loader) loadMerges(raw []byte) error {
 	for rank, m := range merges {
 		l.model.merges.set(m.a, m.b, uint32(rank), m.into)
 	}
-	// A word that is one token without merges would be cut into others.
-	if !l.pre.bytes && plain && l.model.whole == nil {
+	// A word that is one token without merges would be cut into others, and what is
+	// around a character that vanishes merges.
+	if !l.pre.bytes && plain && l.model.whole == nil && l.model.unknown != noID {
 		l.model.setBreak(sign, words)
 	}
 	return nil

@@ -164,7 +164,7 @@ func (p *parser) atom() (*node, rune, error) {
 			continue
 		}
 		if g.why != "" {
-			return nil, -1, fmt.Errorf("%s (%s) is not implemented", g.why, g.open)
+			return nil, -1, fmt.Errorf("%s, %s, is not implemented", g.why, g.open)
 		}
 		outer := p.fold
 		p.fold = outer || g.open == "(?i:"

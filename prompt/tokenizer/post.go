@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/kvscope/kvscope/wire"
 )
 
 // processor is a post-processor: it works on the tokens of the whole text.
-type processor func(t *Tokenizer, out *Encoding, special bool)
+type processor func(t *Tokenizer, text string, out *Encoding, special bool)
 
 // template puts special tokens before and after the text's.
 func template(before, after []wire.Token) processor {
-	return func(_ *Tokenizer, out *Encoding, special bool) {
+	return func(_ *Tokenizer, _ string, out *Encoding, special bool) {
 		if !special {
 			return
 		}
@@ -27,26 +28,33 @@ func template(before, after []wire.Token) processor {
 	}
 }
 
-// trim takes white space off the spans of tokens. With prefix, the one space that
-// a tokenizer may have added before the text stays.
+// trim takes white space off the spans of tokens, as many characters as the token
+// has of it. With prefix, the one space that a tokenizer may have added before the
+// text stays.
 func trim(prefix bool) processor {
-	return func(t *Tokenizer, out *Encoding, _ bool) {
+	return func(t *Tokenizer, text string, out *Encoding, _ bool) {
 		for i, id := range out.IDs {
-			text := t.tokens[id]
-			s := &out.Spans[i]
-			leading := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
-			trailing := len(text) - len(strings.TrimRightFunc(text, unicode.IsSpace))
-			if _, added := t.added[uint32(id)]; !added {
-				// Only the space is spelled as one.
-				leading = len(text) - len(strings.TrimLeft(text, " "))
-				trailing = len(text) - len(strings.TrimRight(text, " "))
+			token := t.tokens[id]
+			space := func(r rune) bool { return r == ' ' } // the only one that bytes are spelled as
+			if _, added := t.added[uint32(id)]; added {
+				space = unicode.IsSpace
 			}
+			leading := utf8.RuneCountInString(token) - utf8.RuneCountInString(strings.TrimLeftFunc(token, space))
+			trailing := utf8.RuneCountInString(token) - utf8.RuneCountInString(strings.TrimRightFunc(token, space))
+			s := &out.Spans[i]
 			if leading == 1 && prefix && (i == 0 || s.Start == 0) {
 				leading = 0
 			}
-			s.Start = min(s.Start+leading, s.End)
-			if s.End >= trailing {
-				s.End = max(s.End-trailing, s.Start)
+			for ; leading > 0 && s.Start < s.End; leading-- {
+				_, n := utf8.DecodeRuneInString(text[s.Start:])
+				s.Start += n
+			}
+			if trailing > utf8.RuneCountInString(text[max(0, s.End-utf8.UTFMax*trailing):s.End]) {
+				continue // the text before is shorter than that
+			}
+			for ; trailing > 0 && s.Start < s.End; trailing-- {
+				_, n := utf8.DecodeLastRuneInString(text[:s.End])
+				s.End -= n
 			}
 		}
 	}
