@@ -44,7 +44,7 @@ func looksAnthropic(o object) bool {
 func (r *Request) readAnthropic(o object) error {
 	items, ok := list(o.get("messages"))
 	if !ok || len(items) == 0 {
-		return fmt.Errorf("messages is %s: a messages request has a list of messages there", emptyOr(o.get("messages")))
+		return fmt.Errorf("messages is %s: a messages request has its messages there", notList(o.get("messages")))
 	}
 	r.note("made a chat of it as vLLM's /v1/messages does; other engines and releases may do it differently")
 	system, err := r.systemTexts(o.get("system"), "system")
@@ -103,7 +103,7 @@ func (r *Request) systemTexts(raw json.RawMessage, at string) ([]string, error) 
 	}
 	blocks, ok := list(raw)
 	if !ok && raw != nil {
-		return nil, fmt.Errorf("%s is %s, neither a text nor a list", at, kindOf(raw))
+		return nil, fmt.Errorf("%s is no text and %s", at, notList(raw))
 	}
 	var out []string
 	for _, raw := range blocks {
@@ -130,8 +130,11 @@ func (r *Request) readTurn(o object, i int) error {
 		return nil
 	}
 	blocks, ok := list(content)
+	if ok {
+		m.list = content
+	}
 	if !ok && content != nil {
-		return fmt.Errorf("the content of message %d is %s, neither a text nor a list", i+1, kindOf(content))
+		return fmt.Errorf("the content of message %d is no text and %s", i+1, notList(content))
 	}
 	for j, raw := range blocks {
 		b, ok := fields(raw)

@@ -13,7 +13,7 @@ const billing = "x-anthropic-billing-header"
 func (r *Request) readChat(o object) error {
 	items, ok := list(o.get("messages"))
 	if !ok || len(items) == 0 {
-		return fmt.Errorf("messages is %s: a chat has a list of messages there", emptyOr(o.get("messages")))
+		return fmt.Errorf("messages is %s: a chat has its messages there", notList(o.get("messages")))
 	}
 	for i, raw := range items {
 		m, err := readMessage(raw, fmt.Sprintf("messages[%d]", i))
@@ -40,13 +40,6 @@ func (r *Request) readChat(o object) error {
 	return nil
 }
 
-func emptyOr(raw json.RawMessage) string {
-	if isList(raw) {
-		return "empty"
-	}
-	return kindOf(raw)
-}
-
 // add appends a message and lists its media.
 func (r *Request) add(m Message) {
 	for i, p := range m.parts {
@@ -66,7 +59,7 @@ func readTools(raw json.RawMessage, function func(tool object) (object, bool)) (
 	case raw == nil, ok && len(items) == 0:
 		return nil, nil
 	case !ok:
-		return nil, fmt.Errorf("tools is %s, not a list", kindOf(raw))
+		return nil, fmt.Errorf("tools is %s", notList(raw))
 	}
 	out := make([]json.RawMessage, len(items))
 	for i, item := range items {

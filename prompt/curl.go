@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -101,6 +102,14 @@ func options(words []word) []option {
 }
 
 func parseCurl(s string) (*Request, error) {
+	r, err := readCurl(s)
+	if file := (*FileError)(nil); err != nil && !errors.As(err, &file) {
+		err = fmt.Errorf("%w; if it is meant as plain text, say so (--text)", err)
+	}
+	return r, err
+}
+
+func readCurl(s string) (*Request, error) {
 	sh := &shell{s: strings.TrimPrefix(s, "$ ")}
 	c, err := sh.parse()
 	if err != nil {

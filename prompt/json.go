@@ -132,13 +132,62 @@ func fields(raw json.RawMessage) (object, bool) {
 	return out, true
 }
 
-// list takes a valid JSON list apart. It gives false for other values.
+const (
+	// maxItems bounds the lists that are taken apart, which token ids never are.
+	maxItems = 1 << 17
+	// maxFields bounds the fields of all objects of an input.
+	maxFields = 1 << 20
+)
+
+// list takes a valid JSON list apart. It gives false for other values, and for a
+// list that is too long.
 func list(raw json.RawMessage) ([]json.RawMessage, bool) {
 	if !isList(raw) {
 		return nil, false
 	}
-	var out []json.RawMessage
-	return out, json.Unmarshal(raw, &out) == nil
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return nil, false
+	}
+	out := []json.RawMessage{}
+	for dec.More() {
+		var item json.RawMessage
+		if len(out) == maxItems || dec.Decode(&item) != nil {
+			return nil, false
+		}
+		out = append(out, item)
+	}
+	return out, true
+}
+
+// notList says what a value is that list gives nothing of.
+func notList(raw json.RawMessage) string {
+	switch {
+	case !isList(raw):
+		return kindOf(raw) + ", not a list"
+	case first(raw) == ']':
+		return "empty"
+	}
+	return "a list of more than " + group(maxItems) + " items"
+}
+
+// first gives the first character within a list.
+func first(raw json.RawMessage) byte { return bytes.TrimLeft(raw[1:], " \t\r\n")[0] }
+
+// countFields counts the fields of all objects in a valid JSON text.
+func countFields(s string) int {
+	n, quoted := 0, false
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\':
+			i++
+		case s[i] == ':' && !quoted:
+			n++
+		}
+	}
+	return n
 }
 
 // text gives a JSON string. It gives false for other values.

@@ -15,6 +15,7 @@ type Message struct {
 	parts                         []part
 	calls                         []json.RawMessage
 	tools                         json.RawMessage // of a developer message
+	list                          json.RawMessage // the content, where it is a list
 }
 
 // part is a piece of a message's content: a text, a medium, or a tool's name.
@@ -61,6 +62,9 @@ func readMessage(raw json.RawMessage, at string) (Message, error) {
 	if m.parts, err = readContent(o.get("content"), at+".content"); err != nil {
 		return Message{}, err
 	}
+	if raw := o.get("content"); isList(raw) {
+		m.list = raw
+	}
 	m.name, m.task = optional(o, "name"), optional(o, "task")
 	switch m.Role {
 	case "assistant":
@@ -92,7 +96,7 @@ func readContent(raw json.RawMessage, at string) (parts []part, err error) {
 	}
 	items, ok := list(raw)
 	if !ok {
-		return nil, fmt.Errorf("%s is %s, neither a text nor a list", at, kindOf(raw))
+		return nil, fmt.Errorf("%s is no text and %s", at, notList(raw))
 	}
 	for i, item := range items {
 		p, ok, err := readPart(item)
@@ -147,7 +151,7 @@ func readPart(raw json.RawMessage) (p part, ok bool, err error) {
 func readCalls(raw json.RawMessage, at string) ([]json.RawMessage, error) {
 	items, ok := list(raw)
 	if !ok && raw != nil {
-		return nil, fmt.Errorf("%s is %s, not a list", at, kindOf(raw))
+		return nil, fmt.Errorf("%s is %s", at, notList(raw))
 	}
 	var out []json.RawMessage
 	for i, item := range items {

@@ -33,6 +33,9 @@ type Prompt struct {
 	// Template and Encoder say how it was made: "chat template of
 	// tokenizer_config.json", "pure Go"; empty where not used.
 	Template, Encoder string
+	// Doubt is how many tokens at the end may be others in the engine: those from an
+	// image on, in whose place it puts its own.
+	Doubt int
 	// LoRA and Salt are the request's own; both fold into the hashes of blocks.
 	LoRA, Salt string
 	// Notes are what else the reader should know, such as parameters that were

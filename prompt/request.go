@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -69,8 +70,11 @@ type Media struct {
 	UUID string
 }
 
+// note adds a note, once.
 func (r *Request) note(format string, args ...any) {
-	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+	if s := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, s) {
+		r.Notes = append(r.Notes, s)
+	}
 }
 
 // Parse recognises what was pasted or read: a request's JSON body, a line of a
@@ -153,10 +157,16 @@ func parseBracket(s, body string) (*Request, error) {
 // which API's it is.
 func parseBody(s, from, path string) (*Request, error) {
 	value, more, err := firstValue(s)
-	if err != nil {
-		return nil, fmt.Errorf("%w; if it is meant as plain text, say so (--text)", err)
+	if err != nil && from == "" {
+		err = fmt.Errorf("%w; if it is meant as plain text, say so (--text)", err)
 	}
-	if at := loneSurrogate(string(value)); at >= 0 {
+	if err != nil {
+		return nil, err
+	}
+	if countFields(string(value)) > maxFields {
+		return nil, fmt.Errorf("the JSON has more than %s fields, the most that are read", group(maxFields))
+	}
+	if loneSurrogate(string(value)) >= 0 {
 		return nil, errors.New("the JSON holds half of an escaped character (a lone surrogate, \\ud800 to \\udfff), which no tokenizer takes")
 	}
 	if isList(value) {
@@ -241,7 +251,7 @@ func (r *Request) read(o object, path string) error {
 		}
 	}
 	ids, where := o.allIDs()
-	if where == "prompt" && form == Completions {
+	if form == Completions && strings.HasSuffix(where, "prompt") {
 		ids = nil // that is the prompt itself
 	}
 	switch {
@@ -251,7 +261,9 @@ func (r *Request) read(o object, path string) error {
 		r.Form = TokenIDs
 	default:
 		r.Form = form
-		r.common(body)
+		if err := r.common(body); err != nil {
+			return err
+		}
 		if err := readers[form](r, body); err != nil {
 			return err
 		}
@@ -281,14 +293,19 @@ var asides = []struct{ field, note string }{
 	{"kv_transfer_params", "kv_transfer_params are not applied"},
 }
 
+// maxKwargs bounds the arguments for a template.
+const maxKwargs = 256
+
 // common reads the fields that all APIs share.
-func (r *Request) common(o object) {
+func (r *Request) common(o object) error {
 	r.Model, r.Salt = o.text("model"), o.text("cache_salt")
 	r.LoRA = o.text("lora_path") // SGLang; vLLM's adapters are names of models
 	r.Template = o.text("chat_template")
-	if kwargs, ok := fields(o.get("chat_template_kwargs")); ok {
-		r.kwargs = append(r.kwargs, kwargs...)
+	kwargs, err := readKwargs(o.get("chat_template_kwargs"))
+	if err != nil {
+		return fmt.Errorf("chat_template_kwargs %w", err)
 	}
+	r.kwargs = kwargs
 	if documents := o.get("documents"); isList(documents) {
 		r.kwargs = r.kwargs.with("documents", documents)
 	}
@@ -301,9 +318,27 @@ func (r *Request) common(o object) {
 	}
 	for _, a := range asides {
 		if o.has(a.field) {
-			r.Notes = append(r.Notes, a.note)
+			r.note("%s", a.note)
 		}
 	}
+	return nil
+}
+
+// readKwargs reads arguments for a template, null for none.
+func readKwargs(raw json.RawMessage) (object, error) {
+	kwargs, ok := fields(raw)
+	if !ok && !isNull(raw) {
+		return nil, fmt.Errorf("is %s, not an object", kindOf(raw))
+	}
+	if len(kwargs) > maxKwargs {
+		return nil, fmt.Errorf("has more than %d fields, the most that are read", maxKwargs)
+	}
+	for _, name := range []string{"messages", "tools", "chat_template", "tokenize"} {
+		if kwargs.has(name) {
+			return nil, fmt.Errorf("holds %s, which is no argument of a template", name)
+		}
+	}
+	return kwargs, nil
 }
 
 // effort hands a reasoning effort to the template, as vLLM does.
@@ -324,7 +359,11 @@ func (r *Request) readCompletions(o object) error {
 	if raw == nil {
 		at, raw = "text", o.get("text")
 	}
-	if items, ok := list(raw); ok && len(items) > 0 && (isList(items[0]) || items[0][0] == '"') {
+	if isList(raw) && (first(raw) == '[' || first(raw) == '"') {
+		items, ok := list(raw)
+		if !ok {
+			return fmt.Errorf("%s is %s", at, notList(raw))
+		}
 		if len(items) > 1 {
 			r.note("%s holds %s; only the first was taken", at, plural(len(items), "prompt"))
 		}

@@ -1,8 +1,10 @@
 package prompt
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,11 +59,15 @@ func TestParseForms(t *testing.T) {
 		{"several bodies", "{\"prompt\": \"Hi\"}\n{\"prompt\": \"Ho\"}\n", Completions, "Hi", nil, "more follows the first"},
 		{
 			"a truth log's line", `{"kind": "chat", "request": {"messages": [{"role": "user", "content": "Hi"}]}, "response": {"prompt_token_ids": [1, 2]}}`,
-			Chat, `[{"role":"user","content":"Hi"}]`, []wire.Token{1, 2}, "",
+			Chat, `[{"role":"user","content":"Hi"}]`,
+			[]wire.Token{1, 2},
+			"",
 		},
 		{
 			"messages beside ids", `{"messages": [{"role": "user", "content": "Hi"}], "token_ids": [1, 2]}`,
-			Chat, `[{"role":"user","content":"Hi"}]`, []wire.Token{1, 2}, "",
+			Chat, `[{"role":"user","content":"Hi"}]`,
+			[]wire.Token{1, 2},
+			"",
 		},
 		{
 			"a batch file's line", `{"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "Hi"}]}}`,
@@ -254,17 +260,23 @@ func TestParseErrors(t *testing.T) {
 		{"a list of a list", `[["SECRET"]]`, "a list within the list"},
 		{"messages of numbers", `{"messages": [1]}`, "messages[0] is a number, not an object"},
 		{"no role", `{"messages": [{"content": "SECRET"}]}`, "messages[0] has no role"},
-		{"content", `{"messages": [{"role": "user", "content": {"a": "SECRET"}}]}`, "messages[0].content is an object, neither a text nor a list"},
+		{"content", `{"messages": [{"role": "user", "content": {"a": "SECRET"}}]}`, "messages[0].content is no text and an object, not a list"},
 		{"a part", `{"messages": [{"role": "user", "content": ["a", 1]}]}`, "messages[0].content[1] is a number, not an object"},
 		{"a part's type", `{"messages": [{"role": "user", "content": [{"type": "SECRET"}]}]}`, "messages[0].content[0] has a type that"},
 		{"calls", `{"messages": [{"role": "assistant", "tool_calls": [{"id": "SECRET"}]}]}`, "messages[0].tool_calls[0] has no function"},
 		{"tools", `{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {}}]}`, "tools[0] is no function with a name"},
 		{"both endings", `{"messages": [{"role": "user", "content": "a"}], "continue_final_message": true}`, "needs add_generation_prompt to be false"},
 		{"earlier turns", `{"input": "Hi", "previous_response_id": "SECRET"}`, "give the whole conversation"},
+		{"arguments", `{"prompt": "a", "chat_template_kwargs": ["SECRET"]}`, "chat_template_kwargs is a list, not an object"},
+		{"many arguments", `{"prompt": "a", "chat_template_kwargs": {` + strings.Repeat(`"a":1,`, 3) + many(300) + `}}`, "more than 256 fields"},
+		{"an argument that is none", `{"prompt": "a", "chat_template_kwargs": {"messages": "SECRET"}}`, "holds messages, which is no argument"},
 		{"an unknown item", `{"input": [{"type": "SECRET"}]}`, "input[0] is neither a message"},
 		{"encrypted", `{"input": [{"type": "reasoning", "encrypted_content": "SECRET"}]}`, "input[0] is encrypted reasoning"},
 		{"vectors", `{"prompt": "", "prompt_embeds": "SECRET"}`, "vectors and have no tokens"},
 		{"an empty prompt", `{"prompt": ""}`, "prompt is empty"},
+		{"many messages", `{"messages": [` + strings.Repeat("0,", maxItems) + `0]}`, "messages is a list of more than 131 072 items"},
+		{"many prompts", `{"prompt": [` + strings.Repeat(`"",`, maxItems) + `""]}`, "prompt is a list of more than"},
+		{"many fields", `{"a": [` + strings.Repeat(`{"":0},`, maxFields) + `0]}`, "more than 1 048 576 fields"},
 		{"a huge id", `{"prompt": [1e400]}`, "in prompt: character 2"},
 		{"broken ids", `{"request": {"prompt": "SECRET"}, "response": {"prompt_token_ids": [1, true]}}`, "in response.prompt_token_ids: character 5"},
 		{"an unknown block", `{"system": "SECRET", "messages": [{"role": "user", "content": [{"type": "SECRET"}]}]}`, "block 1 of message 1 is of a type"},
@@ -281,6 +293,15 @@ func TestParseErrors(t *testing.T) {
 	if _, err := Parse(make([]byte, MaxInput+1)); err == nil || !strings.Contains(err.Error(), "the longest input") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// many gives n fields of an object.
+func many(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf(`"k%d":1`, i)
+	}
+	return strings.Join(out, ",")
 }
 
 func TestText(t *testing.T) {
@@ -307,6 +328,15 @@ func TestLoneSurrogate(t *testing.T) {
 	}
 }
 
+func TestCountFields(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int{`{"a": {"b:": "\":\""}, "c": [1]}`: 3, `[":"]`: 0} {
+		if got := countFields(s); got != want {
+			t.Errorf("%s: %d", s, got)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"Hi", "[1, 2]", `{"prompt": ["Hi"]}`, `{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "tools": [{"type": "function", "function": {"name": "f"}}]}`,
@@ -316,6 +346,10 @@ func FuzzParse(f *testing.F) {
 		`{"request": {"prompt": "a"}, "response": {"prompt_token_ids": [1]}}`, `{"a": "\ud83d"}`, "{\"a\":1,\"a\":[[[", "curl -d '", "curl <<A",
 	} {
 		f.Add([]byte(s))
+	}
+	m, err := loadFiles(map[string]string{templateFile: tagged}, Options{Encoder: bytewise{}})
+	if err != nil {
+		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse(data)
@@ -335,6 +369,17 @@ func FuzzParse(f *testing.F) {
 			s := encodeMessages(r, items)
 			if !json.Valid([]byte(s)) {
 				t.Fatalf("broken JSON %s", s)
+			}
+		}
+		if r.Special != nil || r.Template != "" {
+			return
+		}
+		if p, err := m.Prompt(context.Background(), r, RenderOptions{}); err == nil && p.Text != "" && p.Tokens[0] != bos {
+			whole(t, p)
+		}
+		for _, v := range Views {
+			if p, err := m.View(context.Background(), r, v.Name, RenderOptions{}); err == nil && p.Tokens != nil && p.Tokens[0] != bos {
+				whole(t, p)
 			}
 		}
 	})

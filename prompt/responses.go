@@ -63,7 +63,7 @@ func functionTools(raw json.RawMessage) (tools json.RawMessage, left int) {
 func (r *Request) readItems(input json.RawMessage) error {
 	items, ok := list(input)
 	if !ok || len(items) == 0 {
-		return fmt.Errorf("input is %s: a responses request has a text or a list of items there", emptyOr(input))
+		return fmt.Errorf("input is %s: a responses request has a text or its items there", notList(input))
 	}
 	var last object
 	for i, raw := range items {

@@ -25,3 +25,5 @@ func plural(n int, one string) string {
 func charAt(text string, at int) int {
 	return utf8.RuneCountInString(text[:min(max(at, 0), len(text))]) + 1
 }
+
+func span(start, end int) Span { return Span{Start: start, End: end} }
