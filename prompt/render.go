@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kvscope/kvscope/prompt/template"
+	"github.com/kvscope/kvscope/prompt/tokenizer"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -33,8 +34,11 @@ type RenderOptions struct {
 func (m *Model) Prompt(ctx context.Context, r *Request, o RenderOptions) (*Prompt, error) {
 	p := newPrompt(r, o)
 	special := len(r.Messages) == 0
-	err := m.write(ctx, p, r, o)
-	if err == nil && p.Text != "" {
+	asked, err := m.ask(ctx, p, r, o)
+	if !asked {
+		err = m.write(ctx, p, r, o)
+	}
+	if !asked && err == nil && p.Text != "" {
 		if r.Special != nil {
 			special = *r.Special
 		}
@@ -86,17 +90,39 @@ func (m *Model) write(ctx context.Context, p *Prompt, r *Request, o RenderOption
 	return nil
 }
 
+// Encode gives the tokens of a text; special adds what the tokenizer adds to a
+// plain text, and a rendered chat has already.
+func (m *Model) Encode(ctx context.Context, text string, special bool) (tokenizer.Encoding, error) {
+	if m.encoder == nil {
+		return tokenizer.Encoding{}, m.noEncoder
+	}
+	e, err := m.encoder.Encode(ctx, text, special)
+	if err != nil {
+		err = fmt.Errorf("tokens by %s: %w", m.encoder.Name(), err)
+	}
+	return e, err
+}
+
+// encodeMessages gives the messages as JSON, their contents as lists of parts
+// where items are wanted.
+func (r *Request) encodeMessages(items bool) json.RawMessage {
+	messages := make([]json.RawMessage, len(r.Messages))
+	for i := range r.Messages {
+		messages[i] = r.Messages[i].encode(items)
+	}
+	return encodeList(messages)
+}
+
+var tooLong = fmt.Errorf("the prompt has more than %s tokens, the longest that is looked up", group(MaxTokens))
+
 // encode fills in the tokens of the prompt's text.
 func (m *Model) encode(ctx context.Context, p *Prompt, special bool) error {
-	if m.encoder == nil {
-		return m.noEncoder
-	}
-	e, err := m.encoder.Encode(ctx, p.Text, special)
+	e, err := m.Encode(ctx, p.Text, special)
 	switch {
 	case err != nil:
-		return fmt.Errorf("tokens by %s: %w", m.encoder.Name(), err)
+		return err
 	case len(e.IDs) > MaxTokens:
-		return fmt.Errorf("the prompt has more than %s tokens, the longest that is looked up", group(MaxTokens))
+		return tooLong
 	}
 	p.Tokens, p.Encoder = e.IDs, m.encoder.Name()
 	if len(e.Spans) == len(e.IDs) {
@@ -180,12 +206,8 @@ func (m *Model) render(ctx context.Context, r *Request, o RenderOptions) (render
 	case m.tools != nil && r.Tools != nil:
 		t = m.tools
 	}
-	messages := make([]json.RawMessage, len(r.Messages))
-	for i := range r.Messages {
-		messages[i] = r.Messages[i].encode(items)
-	}
 	in := template.Input{
-		Messages: encodeList(messages), Tools: r.Tools,
+		Messages: r.encodeMessages(items), Tools: r.Tools,
 		BOS: m.bos, EOS: m.eos, AddGenerationPrompt: !r.NoOpening, Now: o.Now,
 	}
 	var err error

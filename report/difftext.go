@@ -127,8 +127,8 @@ func diffReuse(b *strings.Builder, d *diff.Diff) {
 	r := &d.Reuse
 	switch {
 	case !d.HasTokens || d.Namespace != "":
-	case r.Moved == r.Now && r.Removed == r.Now:
-		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would not change that.\n", plural(r.Now, "full block"))
+	case r.Lost == 0 && r.Removed <= r.Now:
+		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would gain nothing.\n", plural(r.Now, "full block"))
 	default:
 		about := ""
 		if !r.Retokenized {

@@ -242,6 +242,13 @@ func (f *Fleet) Members() []Member {
 	return out
 }
 
+// System gives the tokens of the system prompt that most conversations begin with.
+func (f *Fleet) System() []wire.Token {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.world.traffic.systems[0])
+}
+
 // Truth is what is in an engine's cache at one moment.
 type Truth struct {
 	Name string

@@ -41,6 +41,8 @@ type Options struct {
 	// that was joined late: offer says in words what would be sent, send sends
 	// it. The error says why nothing can be asked. It is nil where nobody can be.
 	Recent func(r wire.Replica, first uint64) (offer string, send func(), err error)
+	// Prompt is what What-if is asked about at the start, empty for nothing.
+	Prompt string
 	// Notice is a line to show at the start, such as what could not be read.
 	Notice string
 }
@@ -163,6 +165,10 @@ func (m *model) Init() tea.Cmd {
 	}
 	if m.opt.Look.Auto {
 		cmds = append(cmds, tea.RequestBackgroundColor)
+	}
+	if m.opt.Prompt != "" {
+		v := m.whatIf()
+		cmds = append(cmds, m.do(v, v.paste(m.scene(), m.opt.Prompt)))
 	}
 	cmds = append(cmds, m.spell())
 	if m.opt.Notice != "" {

@@ -53,7 +53,7 @@ func TestBadConfigs(t *testing.T) {
 		{"no YAML", "replicas:\n\t- a", "c:2: not YAML: found character that cannot start any token"},
 		{"no mapping", "- a", "c:1: give its fields below it, two spaces further in"},
 		{"two documents", "refresh: 2s\n---\nrefresh: 3s", "c:2: a second document: put everything into the first"},
-		{"two mistakes", "a: 1\nmax_index: b", "c:1: there is no key \"a\" here: the known ones are replicas, dns, dynamo, kubernetes, refresh, nats, replay, scrape, max_index\n" +
+		{"two mistakes", "a: 1\nmax_index: b", "c:1: there is no key \"a\" here: the known ones are replicas, dns, dynamo, kubernetes, refresh, nats, replay, scrape, max_index, tokenizer, chat_template\n" +
 			`c:2: max_index: "b": give a whole number from 1 to 1073741824`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

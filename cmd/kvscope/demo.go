@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -112,7 +113,9 @@ func (d *demo) run(cmd *cobra.Command) error {
 	defer src.close()
 	if shown || d.json || d.plain {
 		words := startWords(ctx, nil, func(context.Context, func(string, int64, int64)) (*prompt.Model, error) { return model, nil })
-		return d.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Notice: demoNotice(faults), Words: words})
+		return d.watch(ctx, cmd, src, tui.Options{
+			Look: look, Recent: src.recent, Notice: demoNotice(faults), Words: words, Prompt: demoPrompt(model, engines),
+		})
 	}
 	live := src.live()
 	done := countdown(ctx, cmd.ErrOrStderr(), live)
@@ -139,6 +142,22 @@ func demoEncode(m *prompt.Model) func(string) []wire.Token {
 		}
 		return e.IDs
 	}
+}
+
+// demoPrompt is a request like those that the engines are sent.
+func demoPrompt(m *prompt.Model, engines *sim.Fleet) string {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	body, err := json.Marshal(map[string]any{"model": sim.Model, "messages": []message{
+		{"system", m.Tokenizer.Decode(engines.System())},
+		{"user", "Where is my parcel from Lisbon?"},
+	}})
+	if err != nil {
+		panic(err) // texts always encode
+	}
+	return string(body)
 }
 
 // demoNotice says what will go wrong.

@@ -101,34 +101,19 @@ func (e *Engine) Encode(ctx context.Context, text string, special bool) (tokeniz
 	return tokenizer.Encoding{IDs: a.Tokens, Spans: spans(text, a.Strings)}, nil
 }
 
-// Chat is a conversation for the engine's own template. The values are JSON as in
-// a request, with its order of keys; without Tools or Kwargs they are empty.
-type Chat struct {
-	Messages, Tools, Kwargs json.RawMessage
-	AddGenerationPrompt     bool
-	ContinueFinalMessage    bool
-}
-
-// Rendered is a conversation as the engine sees it. Text is empty, and there are
-// no spans, where the engine does not tell it.
-type Rendered struct {
-	Text string
-	tokenizer.Encoding
-}
-
 // Chat has the engine render a conversation by its own template. vLLM does;
 // SGLang's /tokenize takes texts alone, and its complaint is the error.
 //
 // vLLM tells no text. It is put together from the strings of the tokens and then
 // asked about in turn: it counts only if it has these very tokens.
-func (e *Engine) Chat(ctx context.Context, c Chat) (Rendered, error) {
+func (e *Engine) Chat(ctx context.Context, c prompt.Conversation) (prompt.Rendered, error) {
 	for _, part := range []struct {
 		name string
 		json json.RawMessage
 		must bool
 	}{{"messages", c.Messages, true}, {"tools", c.Tools, false}, {"chat_template_kwargs", c.Kwargs, false}} {
 		if (part.must || len(part.json) > 0) && (!json.Valid(part.json) || !utf8.Valid(part.json)) {
-			return Rendered{}, fmt.Errorf("the %s of the chat are no JSON in UTF-8", part.name)
+			return prompt.Rendered{}, fmt.Errorf("the %s of the chat are no JSON in UTF-8", part.name)
 		}
 	}
 	a, err := e.tokenize(ctx, question{
@@ -136,13 +121,13 @@ func (e *Engine) Chat(ctx context.Context, c Chat) (Rendered, error) {
 		Opening: &c.AddGenerationPrompt, Continue: c.ContinueFinalMessage,
 	})
 	if err != nil {
-		return Rendered{}, err
+		return prompt.Rendered{}, err
 	}
-	out := Rendered{Encoding: tokenizer.Encoding{IDs: a.Tokens}}
+	out := prompt.Rendered{Encoding: tokenizer.Encoding{IDs: a.Tokens}}
 	for _, text := range candidates(a.Strings) {
 		again, err := e.Encode(ctx, text, false)
 		if err != nil {
-			return Rendered{}, err
+			return prompt.Rendered{}, err
 		}
 		if slices.Equal(again.IDs, out.IDs) {
 			out.Text, out.Spans = text, again.Spans

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/prompt/remote"
 	"github.com/kvscope/kvscope/prompt/tokenizer"
 	"github.com/kvscope/kvscope/wire"
@@ -126,7 +127,7 @@ func TestEncode(t *testing.T) {
 
 func TestChat(t *testing.T) {
 	t.Parallel()
-	chat := remote.Chat{
+	chat := prompt.Conversation{
 		Messages:            json.RawMessage(`[{"role":"user","content":"<hi> 1.0"}]`),
 		Tools:               json.RawMessage(`[{"type":"function","function":{"name":"z","description":"a"}}]`),
 		Kwargs:              json.RawMessage(`{"enable_thinking":false}`),
@@ -138,7 +139,7 @@ func TestChat(t *testing.T) {
 	for _, tt := range []struct {
 		name, rendered string
 		again          map[string]string // what texts are, by the text
-		want           remote.Rendered
+		want           prompt.Rendered
 	}{
 		{
 			"byte-level",
@@ -147,7 +148,7 @@ func TestChat(t *testing.T) {
 				"<U>Ġhi": `{"count":3,"tokens":[7,9,8]}`,
 				"<U> hi": `{"count":2,"tokens":[7,8],"token_strs":["<U>","Ġhi"]}`,
 			},
-			remote.Rendered{Text: "<U> hi", Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}, Spans: spans}},
+			prompt.Rendered{Text: "<U> hi", Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}, Spans: spans}},
 		},
 		{
 			"SentencePiece, which reads its own mark as a space",
@@ -156,25 +157,25 @@ func TestChat(t *testing.T) {
 				"<U> hi": `{"count":2,"tokens":[7,8],"token_strs":["<U>","▁hi"]}`,
 				"<U>▁hi": `{"count":2,"tokens":[7,8],"token_strs":["<U>","▁hi"]}`,
 			},
-			remote.Rendered{Text: "<U> hi", Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}, Spans: spans}},
+			prompt.Rendered{Text: "<U> hi", Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}, Spans: spans}},
 		},
 		{
 			"no text has these tokens",
 			`{"count":2,"tokens":[7,8],"token_strs":["<U>","hi"]}`,
 			map[string]string{"<U>hi": `{"count":1,"tokens":[5]}`},
-			remote.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
+			prompt.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
 		},
 		{
 			"half a character",
 			`{"count":2,"tokens":[7,8],"token_strs":["<U>","ðŁ"]}`,
 			map[string]string{"<U>ðŁ": `{"count":1,"tokens":[5]}`},
-			remote.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
+			prompt.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
 		},
 		{
 			"no strings",
 			`{"count":2,"tokens":[7,8],"token_strs":null}`,
 			nil,
-			remote.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
+			prompt.Rendered{Encoding: tokenizer.Encoding{IDs: []wire.Token{7, 8}}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,7 +254,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%d bytes were sent", len(text))
 		}
 	}
-	for _, c := range []remote.Chat{
+	for _, c := range []prompt.Conversation{
 		{},
 		{Messages: json.RawMessage(`[`)},
 		{Messages: json.RawMessage("[\"\xff\"]")},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kvscope/kvscope/fixtures"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/prompt/remote"
 	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
@@ -44,7 +45,7 @@ func ask(t *testing.T, r request) bool {
 	switch {
 	case r.Chat != nil && r.Response.IDs != nil:
 		answer, want = r.Chat, r.Response.IDs
-		rendered, err := e.Chat(t.Context(), remote.Chat{Messages: r.Request.Messages, Tools: r.Request.Tools, AddGenerationPrompt: true})
+		rendered, err := e.Chat(t.Context(), prompt.Conversation{Messages: r.Request.Messages, Tools: r.Request.Tools, AddGenerationPrompt: true})
 		if err != nil {
 			t.Error(err)
 		}
