@@ -3,6 +3,8 @@ package diagnose
 import (
 	"cmp"
 	"slices"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // Check is one row of the table.
@@ -14,17 +16,26 @@ type Check struct {
 	Title string
 	// Needs says in words what the check looks at.
 	Needs string
-	Run   func(View) []Finding
+	// Run gives findings that know themselves when they began and ended, from what
+	// a View shows of the past; nil for a check of conditions.
+	Run func(View) []Finding
+	// Now gives what holds at this moment, at most one finding for each subject and
+	// about. It is asked once a second with the check's Memory, nil without one.
+	Now    func(View, Memory) []Finding
+	Memory func() Memory
+	// Open is how long a condition holds before it is a finding, and Close how long
+	// it has not held when the finding is over.
+	Open, Close wire.Time
 }
 
 // Checks are all checks, in the order in which they are documented.
 var Checks = []Check{
-	{"seq-gap", "stream-gap", "batches were lost between publisher and tap", "the event stream", seqGap},
-	{"late-join", "stream-gap", "the tap joined after the publisher's first batch", "the event stream", lateJoin},
-	{"replica-restart", "stream-gap", "the publisher process was replaced", "the event stream or a metrics page", replicaRestart},
-	{"cache-cleared", "phantom-hit", "the engine dropped its whole cache", "the event stream", cacheCleared},
-	{"undecodable-events", "stream-silent", "events could not be read", "the event stream", undecodableEvents},
-	{"over-capacity", "phantom-hit", "more blocks are announced than the engine has", "the event stream and a metrics page", overCapacity},
+	{Code: "seq-gap", Kind: "stream-gap", Title: "batches were lost between publisher and tap", Needs: "the event stream", Run: seqGap},
+	{Code: "late-join", Kind: "stream-gap", Title: "the tap joined after the publisher's first batch", Needs: "the event stream", Run: lateJoin},
+	{Code: "replica-restart", Kind: "stream-gap", Title: "the publisher process was replaced", Needs: "the event stream or a metrics page", Run: replicaRestart},
+	{Code: "cache-cleared", Kind: "phantom-hit", Title: "the engine dropped its whole cache", Needs: "the event stream", Run: cacheCleared},
+	{Code: "undecodable-events", Kind: "stream-silent", Title: "events could not be read", Needs: "the event stream", Run: undecodableEvents},
+	{Code: "over-capacity", Kind: "phantom-hit", Title: "more blocks are announced than the engine has", Needs: "the event stream and a metrics page", Run: overCapacity},
 }
 
 func sortFindings(f []Finding) {

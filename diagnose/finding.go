@@ -54,6 +54,9 @@ type Finding struct {
 	Counterfactual string `json:"counterfactual"`
 	// Next is the next step to take.
 	Next string `json:"next"`
+
+	// about tells conditions of one check on one subject apart.
+	about string
 }
 
 // Open reports whether the finding still holds.
@@ -95,10 +98,17 @@ type View struct {
 	Replicas []Replica
 }
 
-// Run runs all checks and gives the findings, worst first, then newest first.
-func Run(v View) []Finding {
+// Run runs all checks and gives the findings, worst first, then newest first. w is
+// nil where nothing was watched.
+func Run(v View, w *Watch) []Finding {
 	var out []Finding
+	if w != nil {
+		out = w.findings()
+	}
 	for _, c := range Checks {
+		if c.Run == nil {
+			continue
+		}
 		for _, f := range c.Run(v) {
 			f.Code, f.Kind = c.Code, c.Kind
 			out = append(out, f)

@@ -73,6 +73,7 @@ func (o *Observer) clone() *Observer {
 	c.models, c.gone = maps.Clone(o.models), maps.Clone(o.gone)
 	c.loads = o.loads.Clone()
 	c.tape = o.tape.clone()
+	c.watch = o.watch.Clone()
 	c.auditor = nil
 	return &c
 }

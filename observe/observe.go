@@ -75,6 +75,9 @@ type Observer struct {
 	records uint64
 	tape    tape
 	notes   []Note
+	watch   *diagnose.Watch
+	// ticked is when conditions were looked at last.
+	ticked wire.Time
 	// gone are the replicas that left the fleet, with when.
 	gone map[wire.Replica]wire.Time
 }
@@ -84,6 +87,7 @@ func New(opt Options) *Observer {
 	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
 		loads: explain.NewLoads(), models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
+		watch: diagnose.NewWatch(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(opt.Facts)) {
 		o.Describe(name, 0, opt.Facts[name])
@@ -146,7 +150,9 @@ func (o *Observer) Push(rec wire.Record) {
 	if o.from == 0 {
 		o.from = rec.At
 	}
-	o.now = max(o.now, rec.At)
+	if o.tick(rec.At); rec.At > o.now {
+		o.now = rec.At
+	}
 	o.depart(rec)
 	if rec.Kind == wire.Scrape {
 		o.scrape(rec)
@@ -160,6 +166,19 @@ func (o *Observer) Push(rec wire.Record) {
 		return
 	}
 	o.apply(o.tracker.Push(rec))
+}
+
+// tick has the checks look at what holds, once a second of the records' time, before
+// a record of a later second changes anything.
+func (o *Observer) tick(at wire.Time) {
+	if o.ticked == 0 {
+		o.ticked = at
+	}
+	if at-o.ticked < diagnose.TickEvery {
+		return
+	}
+	o.ticked = at
+	o.watch.Tick(o.view(at))
 }
 
 // keepGone is how long a replica that left the fleet stays to be seen.
@@ -291,6 +310,7 @@ func (o *Observer) apply(steps []stream.Step) {
 }
 
 func (o *Observer) change(s *stream.Step) {
+	o.watch.Step(s, o.idx)
 	switch s.Kind {
 	case stream.Apply:
 		for i := range s.Batch.Events {
@@ -355,22 +375,32 @@ func (o *Observer) Snapshot() *Snapshot {
 	if o.opt.Replay != nil {
 		s.Replay = map[wire.Replica]Replay{}
 	}
-	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
-		state, _ := o.tracker.State(name)
-		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
-		r.Trust = o.trust(&r.State, r.Index)
-		r.Doubt = doubt(&r)
-		s.Replicas = append(s.Replicas, r)
+	s.Replicas = o.view(o.now).Replicas
+	for i := range s.Replicas {
+		r := &s.Replicas[i]
 		if o.opt.Replay != nil {
-			if asked, ok := o.opt.Replay(name); ok {
-				s.Replay[name] = asked
+			if asked, ok := o.opt.Replay(r.Replica); ok {
+				s.Replay[r.Replica] = asked
 			}
 		}
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
 	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
-	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas})
+	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas}, o.watch)
 	return s
+}
+
+// view is what the checks see.
+func (o *Observer) view(now wire.Time) diagnose.View {
+	v := diagnose.View{Now: now}
+	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
+		state, _ := o.tracker.State(name)
+		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
+		r.Trust = o.trust(&r.State, r.Index)
+		r.Doubt = doubt(&r)
+		v.Replicas = append(v.Replicas, r)
+	}
+	return v
 }
 
 func doubt(r *diagnose.Replica) int {

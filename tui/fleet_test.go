@@ -49,7 +49,7 @@ func bigFleet(t testing.TB, replicas int) *observe.Snapshot {
 		r.Index.Resident[wire.Device] += i
 		s.Replicas = append(s.Replicas, r)
 	}
-	s.Findings = diagnose.Run(diagnose.View{Now: s.Until, Replicas: s.Replicas})
+	s.Findings = diagnose.Run(diagnose.View{Now: s.Until, Replicas: s.Replicas}, nil)
 	return &s
 }
 
