@@ -34,7 +34,7 @@ type Options struct {
 	// and 10,000.
 	HWM, Buffer int
 	Clock       clock.Clock
-	// Listen is net.Listen.
+	// Listen is net.Listen, with ports of its own choice where any will do.
 	Listen Listen
 }
 
