@@ -33,7 +33,10 @@ type Options struct {
 	// HWM and Buffer are the engines' hwm and buffer_steps, in batches: 100,000
 	// and 10,000.
 	HWM, Buffer int
-	Clock       clock.Clock
+	// Audience is how long the first step waits, at the most, for each engine to
+	// have a subscriber, who then misses nothing: not at all.
+	Audience time.Duration
+	Clock    clock.Clock
 	// Listen is net.Listen, with ports of its own choice where any will do.
 	Listen Listen
 }
@@ -122,6 +125,7 @@ func (f *Fleet) now() wire.Time { return wire.Time(f.opt.Clock.Now().UnixNano())
 // run makes a tick for each step of time. One that comes too late is made up
 // for, but not if it is more than a second late.
 func (f *Fleet) run(ctx context.Context) {
+	f.wait(ctx)
 	next := f.opt.Clock.Now()
 	for {
 		next = next.Add(f.opt.Step)
@@ -137,6 +141,20 @@ func (f *Fleet) run(ctx context.Context) {
 			return
 		}
 		if !f.tick() {
+			return
+		}
+	}
+}
+
+// wait waits for subscribers.
+func (f *Fleet) wait(ctx context.Context) {
+	deaf := func(s *site) bool { return s.publisher.Stats().Subscriptions == 0 }
+	for end := f.opt.Clock.Now().Add(f.opt.Audience); f.opt.Clock.Now().Before(end) && slices.ContainsFunc(f.sites, deaf); {
+		fired, stop := f.opt.Clock.After(f.opt.Step)
+		select {
+		case <-fired:
+		case <-ctx.Done():
+			stop()
 			return
 		}
 	}

@@ -92,7 +92,9 @@ func (d *demo) run(cmd *cobra.Command) error {
 		ctx, cancel = context.WithTimeout(cmd.Context(), d.period)
 	}
 	defer cancel()
-	engines, err := sim.StartFleet(ctx, sim.Options{Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults})
+	engines, err := sim.StartFleet(ctx, sim.Options{
+		Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults, Audience: 5 * time.Second,
+	})
 	if err != nil {
 		return inputError(err)
 	}
