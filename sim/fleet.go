@@ -36,8 +36,11 @@ type Options struct {
 	// Encode turns text into tokens, so that conversations say something: chats as
 	// ChatML writes them. Without it their tokens are any numbers.
 	Encode func(text string) []wire.Token
-	Clock  clock.Clock
-	// Listen is net.Listen.
+	// Audience is how long the first step waits, at the most, for each engine to
+	// have a subscriber, who then misses nothing: not at all.
+	Audience time.Duration
+	Clock    clock.Clock
+	// Listen is net.Listen, with ports of its own choice where any will do.
 	Listen Listen
 }
 
@@ -125,6 +128,7 @@ func (f *Fleet) now() wire.Time { return wire.Time(f.opt.Clock.Now().UnixNano())
 // run makes a tick for each step of time. One that comes too late is made up
 // for, but not if it is more than a second late.
 func (f *Fleet) run(ctx context.Context) {
+	f.wait(ctx)
 	next := f.opt.Clock.Now()
 	for {
 		next = next.Add(f.opt.Step)
@@ -140,6 +144,20 @@ func (f *Fleet) run(ctx context.Context) {
 			return
 		}
 		if !f.tick() {
+			return
+		}
+	}
+}
+
+// wait waits for subscribers.
+func (f *Fleet) wait(ctx context.Context) {
+	deaf := func(s *site) bool { return s.publisher.Stats().Subscriptions == 0 }
+	for end := f.opt.Clock.Now().Add(f.opt.Audience); f.opt.Clock.Now().Before(end) && slices.ContainsFunc(f.sites, deaf); {
+		fired, stop := f.opt.Clock.After(f.opt.Step)
+		select {
+		case <-fired:
+		case <-ctx.Done():
+			stop()
 			return
 		}
 	}

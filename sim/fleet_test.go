@@ -299,6 +299,38 @@ func TestRequestsLog(t *testing.T) {
 	}
 }
 
+// TestFleetWaits: time stands still until each engine has a subscriber, or for
+// as long as was said.
+func TestFleetWaits(t *testing.T) {
+	t.Parallel()
+	opt := small
+	opt.Audience = 10 * time.Second
+	f, clock := startFleet(t, opt)
+	clock.steps(100)
+	tp := tap.New(tap.Options{})
+	t.Cleanup(func() { _ = tp.Close() })
+	for i, m := range f.Members() {
+		if n := f.Truth()[i].Next; n > 0 {
+			t.Errorf("%s has published %d batches to nobody", m.Name, n)
+		}
+		if err := tp.Add(tap.Endpoint{Name: wire.Replica(m.Name), Address: m.Events, Topics: []string{m.Topic}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all are subscribed to", func() bool {
+		return !slices.ContainsFunc(f.sites, func(s *site) bool { return s.publisher.Stats().Subscriptions == 0 })
+	})
+	clock.steps(100)
+	if n := f.Truth()[0].Next; n == 0 {
+		t.Error("nothing was published to a subscriber")
+	}
+	alone, clock := startFleet(t, opt)
+	clock.steps(10*40 + 100)
+	if n := alone.Truth()[0].Next; n == 0 {
+		t.Error("it still waits")
+	}
+}
+
 func TestFleetRefuses(t *testing.T) {
 	t.Parallel()
 	for want, opt := range map[string]Options{

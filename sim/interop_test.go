@@ -106,7 +106,7 @@ func TestInterop(t *testing.T) {
 			subscriptions(1)
 			publish("other")
 			// Longer than libzmq waits for an answer to its PINGs.
-			c.say("quiet 1.3")
+			c.say("quiet 2.3")
 			c.expect("disconnects 0")
 			c.say("receive 1000")
 			for range 1000 {

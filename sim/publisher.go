@@ -23,7 +23,7 @@ type PublisherOptions struct {
 	// HWM is how many messages wait for a subscriber before further ones are
 	// dropped: 100,000.
 	HWM int
-	// Listen is net.Listen.
+	// Listen is net.Listen, with ports of its own choice where any will do.
 	Listen Listen
 }
 

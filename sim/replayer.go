@@ -30,7 +30,7 @@ type ReplayerOptions struct {
 	Limit int
 	// Mute takes requests and answers none.
 	Mute bool
-	// Listen is net.Listen.
+	// Listen is net.Listen, with ports of its own choice where any will do.
 	Listen Listen
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -9,6 +10,19 @@ import (
 
 // Listen opens a listener; net.Listen is one.
 type Listen func(network, address string) (net.Listener, error)
+
+// listen is net.Listen, but any port is below those that systems give out by
+// themselves: an engine that is down for a while finds its own free again.
+func listen(network, address string) (net.Listener, error) {
+	if host, ok := strings.CutSuffix(address, ":0"); ok {
+		for range 20 {
+			if l, err := net.Listen(network, fmt.Sprintf("%s:%d", host, 20_000+rand.IntN(10_000))); err == nil {
+				return l, nil
+			}
+		}
+	}
+	return net.Listen(network, address)
+}
 
 // maxClients bounds the connections to one socket.
 const maxClients = 1024
@@ -26,15 +40,15 @@ type server struct {
 
 // serve listens on tcp://host:port, where port 0 is any, and has each
 // connection served by a goroutine. It owns the connections.
-func serve(listen Listen, address string, each func(net.Conn)) (*server, error) {
+func serve(open Listen, address string, each func(net.Conn)) (*server, error) {
 	host, ok := strings.CutPrefix(address, "tcp://")
 	if !ok {
 		return nil, fmt.Errorf("%q: want tcp://host:port", address)
 	}
-	if listen == nil {
-		listen = net.Listen
+	if open == nil {
+		open = listen
 	}
-	l, err := listen("tcp", host)
+	l, err := open("tcp", host)
 	if err != nil {
 		return nil, fmt.Errorf("binding %s: %w", address, err)
 	}

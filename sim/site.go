@@ -85,11 +85,11 @@ type webServer struct {
 	running sync.WaitGroup
 }
 
-func openWeb(listen Listen, address string, h http.Handler) (*webServer, error) {
-	if listen == nil {
-		listen = net.Listen
+func openWeb(open Listen, address string, h http.Handler) (*webServer, error) {
+	if open == nil {
+		open = listen
 	}
-	l, err := listen("tcp", strings.TrimPrefix(cmp.Or(address, anyPort), "tcp://"))
+	l, err := open("tcp", strings.TrimPrefix(cmp.Or(address, anyPort), "tcp://"))
 	if err != nil {
 		return nil, fmt.Errorf("binding the pages: %w", err)
 	}

@@ -121,7 +121,7 @@ func span(from, to uint64) []uint64 {
 func TestPublisherToTap(t *testing.T) {
 	t.Parallel()
 	p := openPublisher(t, PublisherOptions{})
-	tp := follow(t, tap.Options{PingEvery: 200 * time.Millisecond}, tap.Endpoint{Name: "a", Address: p.Address(), Topics: []string{"kv@"}})
+	tp := follow(t, tap.Options{PingEvery: time.Second}, tap.Endpoint{Name: "a", Address: p.Address(), Topics: []string{"kv@"}})
 	eventually(t, "a subscription", func() bool { return p.Stats().Subscriptions == 1 })
 	const n = 5000
 	for seq := range uint64(n) {
@@ -141,7 +141,16 @@ func TestPublisherToTap(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p = openPublisher(t, PublisherOptions{Address: address})
+	// A program that is being started, by another test, has the closed socket for
+	// a moment.
+	eventually(t, "bound again", func() bool {
+		again, err := OpenPublisher(PublisherOptions{Address: address})
+		if err == nil {
+			p = again
+			t.Cleanup(func() { _ = again.Close() })
+		}
+		return err == nil
+	})
 	eventually(t, "a subscription after the restart", func() bool { return p.Stats().Subscriptions == 1 })
 	p.Publish("kv@a", 0, payloadOf(0))
 	if got := live(t, records(t, tp, count(wire.Frames, 1)), "kv@a"); !slices.Equal(got, []uint64{0}) {
@@ -162,13 +171,15 @@ func TestReplayerToTap(t *testing.T) {
 		want     []uint64
 		end, err string
 		requests uint64
+		// idle is short only where it has to pass.
+		idle time.Duration
 	}{
-		{"whole", ReplayerOptions{}, 0, span(0, 99), "100 batches from 0 on", "", 1},
-		{"old shape", ReplayerOptions{Old: true}, 40, span(40, 99), "60 batches", "", 1},
-		{"clipped start", ReplayerOptions{Buffer: 30}, 20, span(70, 99), "the first 50 are no longer kept", "", 1},
-		{"in the future", ReplayerOptions{}, 500, nil, "0 batches", "", 1},
-		{"cut", ReplayerOptions{Limit: 40}, 0, span(0, 99), "100 batches from 0 on, in 3 requests", "", 3},
-		{"mute", ReplayerOptions{Mute: true}, 0, nil, "", "no answer", 1},
+		{"whole", ReplayerOptions{}, 0, span(0, 99), "100 batches from 0 on", "", 1, 20 * time.Second},
+		{"old shape", ReplayerOptions{Old: true}, 40, span(40, 99), "60 batches", "", 1, 20 * time.Second},
+		{"clipped start", ReplayerOptions{Buffer: 30}, 20, span(70, 99), "the first 50 are no longer kept", "", 1, 20 * time.Second},
+		{"in the future", ReplayerOptions{}, 500, nil, "0 batches", "", 1, 20 * time.Second},
+		{"cut", ReplayerOptions{Limit: 40}, 0, span(0, 99), "100 batches from 0 on, in 3 requests", "", 3, 2 * time.Second},
+		{"mute", ReplayerOptions{Mute: true}, 0, nil, "", "no answer", 1, 300 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -177,13 +188,12 @@ func TestReplayerToTap(t *testing.T) {
 			for seq := range uint64(100) {
 				r.Keep("kv@a", seq, payloadOf(seq))
 			}
-			tp := follow(t, tap.Options{Replay: tap.ReplayOptions{Policy: full, Idle: 300 * time.Millisecond}},
+			tp := follow(t, tap.Options{Replay: tap.ReplayOptions{Policy: full, Idle: tt.idle}},
 				tap.Endpoint{Name: "a", Address: p.Address(), Replay: r.Address()})
 			if tt.from > 0 { // the policy asks from 0 on
 				records(t, tp, count(wire.ReplayEnd, 1))
 				tp.Want(tap.Want{Replica: "a", From: tt.from})
 			}
-			before := r.Stats().Requests
 			recs := records(t, tp, count(wire.ReplayEnd, 1))
 			var got []uint64
 			for _, rec := range recs {
@@ -207,10 +217,7 @@ func TestReplayerToTap(t *testing.T) {
 				t.Errorf("batches %v, end %q %q", got, end.Text, end.Err)
 			}
 			if tt.from == 0 {
-				before = 0
-			}
-			if n := r.Stats().Requests - before; tt.from == 0 && n != tt.requests {
-				t.Errorf("%d requests, want %d", n, tt.requests)
+				eventually(t, fmt.Sprint(tt.requests, " requests"), func() bool { return r.Stats().Requests == tt.requests })
 			}
 		})
 	}

@@ -173,17 +173,12 @@ func TestBindIPC(t *testing.T) {
 	if err != nil {
 		t.Skip("no unix sockets here: ", err)
 	}
-	tp := New(Options{BackoffMax: 50 * time.Millisecond})
+	tp := New(Options{BackoffMax: 50 * time.Millisecond, HandshakeTimeout: soon})
 	defer tp.Close()
 	add(t, tp, Endpoint{Name: "in", Address: "ipc://" + path, Bind: true})
 	settle := func(want State) {
 		t.Helper()
-		for end := time.Now().Add(5 * time.Second); statsOf(t, tp, "in").State != want; {
-			if time.Now().After(end) {
-				t.Fatalf("%+v, want %s", statsOf(t, tp, "in"), want)
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		await(t, tp, "in", want.String(), func(st Stats) bool { return st.State == want })
 	}
 	settle(BackingOff)
 	old.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -201,7 +196,7 @@ func TestBindIPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.publish("kv", 4, "x")
-	collect(t, tp, 5*time.Second, until(wire.Frames, 1))
+	collect(t, tp, soon, until(wire.Frames, 1))
 	tp.Close()
 	<-p.ended
 	if _, err := os.Lstat(path); err == nil {

@@ -21,9 +21,10 @@ const (
 // maxSaid bounds what is kept of a frame to explain a failure, in bytes.
 const maxSaid = 256
 
-// errCut says that a peer hung up within its greeting. libzmq does so, before
-// it names its mechanism, when it is sent a whole greeting with another one.
-var errCut = errors.New("the peer hung up within its greeting")
+// errCut says that a peer hung up before its greeting was whole. libzmq does so,
+// before it names its mechanism, when it is sent a whole greeting with another
+// one; if that was there before libzmq looked, it has not said a byte.
+var errCut = errors.New("the peer hung up before its greeting was whole")
 
 // refusedError is a failure that trying again will not mend: somebody has to
 // change a setting.
@@ -164,7 +165,7 @@ func (g *guard) explain(ours zmq4.SecurityType, typ zmq4.SocketType, err error) 
 		return &refusedError{fmt.Sprintf("what listens there is not the counterpart of a %s socket: are event and replay port swapped?", typ)}
 	case g.ended && theirs == zmq4.PlainSecurity:
 		return &refusedError{"the publisher hung up during the PLAIN handshake: wrong user or password?"}
-	case g.ended && len(hello) > 0 && len(hello) < greetingSize:
+	case g.ended && len(hello) < greetingSize:
 		return errCut
 	case g.ended:
 		return errors.New("the peer hung up during the handshake")

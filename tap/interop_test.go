@@ -2,9 +2,11 @@ package tap
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -92,29 +94,51 @@ func (c *libzmq) line() string {
 // publish sends n batches, and waits until they are sent.
 func (c *libzmq) publish(n int) {
 	c.t.Helper()
-	c.begin(n)
+	c.say("publish", n)
 	c.line()
 }
 
-func (c *libzmq) begin(n int) {
+// subscribed waits until libzmq has installed that many subscriptions in all.
+func (c *libzmq) subscribed(n int) {
 	c.t.Helper()
-	if _, err := fmt.Fprintf(c.in, "publish %d\n", n); err != nil {
+	c.say("subscribed", n)
+	c.line()
+}
+
+func (c *libzmq) say(word string, n int) {
+	c.t.Helper()
+	if _, err := fmt.Fprintf(c.in, "%s %d\n", word, n); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// subscribed waits until a link is up and libzmq has had the time to install
-// its subscription.
-func subscribed(t *testing.T, tp *Tap, name wire.Replica, connects uint64) {
+// soon bounds what takes milliseconds, on a machine with other things to do.
+const soon = 30 * time.Second
+
+// await waits until a link is as wanted.
+func await(t *testing.T, tp *Tap, name wire.Replica, what string, ok func(Stats) bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if st := statsOf(t, tp, name); st.Connects >= connects && (st.State == Up || st.State == Listening) {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("not up: %+v", st)
+	for end := time.Now().Add(soon); !ok(statsOf(t, tp, name)); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never %s: %+v", what, statsOf(t, tp, name))
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
+}
+
+// freeAddress gives one to bind and, after a while, to bind again: its port is
+// below those that systems give out by themselves, so nobody is given it
+// meanwhile.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))
+		if ln, err := net.Listen("tcp", address); err == nil {
+			ln.Close()
+			return "tcp://" + address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 func span(from, to int64) []int64 {
@@ -149,23 +173,23 @@ func TestInteropRestart(t *testing.T) {
 // restart has two publishers, of which one is away for a while.
 func restart(t *testing.T, outage time.Duration) {
 	t.Helper()
-	a, b := startPublisher(t), startPublisher(t)
+	a, b := startPublisher(t, "--endpoint", freeAddress(t)), startPublisher(t)
 	tp := newTap(t, Options{})
 	add(t, tp, Endpoint{Name: "a", Address: a.address})
 	add(t, tp, Endpoint{Name: "b", Address: b.address})
-	subscribed(t, tp, "a", 1)
-	subscribed(t, tp, "b", 1)
+	a.subscribed(1)
+	b.subscribed(1)
 	a.publish(50)
 	b.publish(50)
 	// What libzmq has not written yet ends with its process.
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 100))
+	got := collect(t, tp, soon, until(wire.Frames, 100))
 	a.stop()
 	time.Sleep(outage)
 	a = startPublisher(t, "--endpoint", a.address)
-	subscribed(t, tp, "a", 2)
+	a.subscribed(1)
 	a.publish(50)
 	b.publish(150)
-	got = append(got, collect(t, tp, 10*time.Second, until(wire.Frames, 200))...)
+	got = append(got, collect(t, tp, soon, until(wire.Frames, 200))...)
 	if g := seqs(got, "a"); !slices.Equal(g, append(span(0, 49), span(0, 49)...)) {
 		t.Errorf("a, restarted: %v", g)
 	}
@@ -179,12 +203,14 @@ func TestInteropTopics(t *testing.T) {
 	c := startPublisher(t, "--topic", "kv@a", "--topic", "kv@ab", "--topic", "other")
 	tp := newTap(t, Options{})
 	filters := map[wire.Replica][]string{"all": nil, "kv": {"kv@"}, "ab": {"kv@ab"}, "two": {"kv@ab", "oth"}, "none": {"nothing"}}
+	n := 0
 	for name, topics := range filters {
 		add(t, tp, Endpoint{Name: name, Address: c.address, Topics: topics})
-		subscribed(t, tp, name, 1)
+		n += max(1, len(topics))
 	}
+	c.subscribed(n)
 	c.publish(6)
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 6+4+2+4))
+	got := collect(t, tp, soon, until(wire.Frames, 6+4+2+4))
 	for name, want := range map[wire.Replica][]int64{"all": span(0, 5), "kv": {0, 1, 3, 4}, "ab": {1, 4}, "two": {1, 2, 4, 5}, "none": nil} {
 		if g := seqs(got, name); !slices.Equal(g, want) {
 			t.Errorf("%s: %v, want %v", name, g, want)
@@ -197,19 +223,14 @@ func TestInteropLateBind(t *testing.T) {
 	if _, err := python(); err != nil {
 		t.Skip(err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := "tcp://" + ln.Addr().String()
-	ln.Close()
+	address := freeAddress(t)
 	tp := newTap(t, Options{})
 	add(t, tp, Endpoint{Name: "a", Address: address})
-	time.Sleep(700 * time.Millisecond)
+	await(t, tp, "a", "refused twice", func(st Stats) bool { return st.Attempts > 2 })
 	c := startPublisher(t, "--endpoint", address)
-	subscribed(t, tp, "a", 1)
+	c.subscribed(1)
 	c.publish(3)
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 3))
+	got := collect(t, tp, soon, until(wire.Frames, 3))
 	if s := said(got); !strings.HasPrefix(s, "a connecting ; a down ") || !strings.HasSuffix(s, "a up ; a #0; a #1; a #2; ") {
 		t.Errorf("got %s", s)
 	}
@@ -217,13 +238,13 @@ func TestInteropLateBind(t *testing.T) {
 
 func TestInteropHeartbeats(t *testing.T) {
 	t.Parallel()
-	c := startPublisher(t, "--heartbeat", "100", "--rate", "50")
-	tp := newTap(t, Options{PingEvery: 300 * time.Millisecond})
+	c := startPublisher(t, "--pub", "--heartbeat", "100", "--rate", "50")
+	tp := newTap(t, Options{PingEvery: 600 * time.Millisecond})
 	add(t, tp, Endpoint{Name: "a", Address: c.address})
-	subscribed(t, tp, "a", 1)
-	time.Sleep(1500 * time.Millisecond) // quiet for longer than either side would wait for an answer
+	await(t, tp, "a", "up", func(st Stats) bool { return st.State == Up })
+	time.Sleep(2500 * time.Millisecond) // quiet for longer than either side would wait for an answer
 	c.publish(50)
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 50))
+	got := collect(t, tp, soon, until(wire.Frames, 50))
 	st := statsOf(t, tp, "a")
 	if g := seqs(got, "a"); !slices.Equal(g, span(0, 49)) || st.Connects != 1 || st.RTT <= 0 {
 		t.Errorf("%v, %+v", g, st)
@@ -247,18 +268,12 @@ func TestInteropMechanisms(t *testing.T) {
 	} {
 		add(t, tp, tt.ep)
 		if tt.want == "" {
-			subscribed(t, tp, tt.ep.Name, 1)
+			plain.subscribed(1)
 			plain.publish(1)
-			collect(t, tp, 10*time.Second, until(wire.Frames, 1))
+			collect(t, tp, soon, until(wire.Frames, 1))
 			continue
 		}
-		var st Stats
-		for end := time.Now().Add(10 * time.Second); st.State != Refused && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			st = statsOf(t, tp, tt.ep.Name)
-		}
-		if st.LastError != tt.want {
-			t.Errorf("%s: %s, %q", tt.ep.Name, st.State, st.LastError)
-		}
+		await(t, tp, tt.ep.Name, tt.want, func(st Stats) bool { return st.State == Refused && st.LastError == tt.want })
 	}
 }
 
@@ -269,9 +284,9 @@ func TestInteropIPC(t *testing.T) {
 	c := startPublisher(t, "--endpoint", path, "--size", "30000000")
 	tp := newTap(t, Options{})
 	add(t, tp, Endpoint{Name: "a", Address: path})
-	subscribed(t, tp, "a", 1)
+	c.subscribed(1)
 	c.publish(2)
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 2))
+	got := collect(t, tp, soon, until(wire.Frames, 2))
 	if n := len(got[len(got)-1].Frames[2]); n != 30_000_000 {
 		t.Errorf("%d bytes", n)
 	}
@@ -285,21 +300,21 @@ func TestInteropDialOut(t *testing.T) {
 	}
 	tp := newTap(t, Options{})
 	add(t, tp, Endpoint{Name: "in", Address: "tcp://127.0.0.1:0", Bind: true, Topics: []string{"kv@"}})
-	for statsOf(t, tp, "in").State != Listening {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, tp, "in", "listening", func(st Stats) bool { return st.State == Listening })
 	address := "tcp://" + statsOf(t, tp, "in").Bound
 	a := startPublisher(t, "--connect", "--endpoint", address, "--topic", "kv@a")
 	b := startPublisher(t, "--connect", "--endpoint", address, "--topic", "kv@b", "--heartbeat", "100")
-	subscribed(t, tp, "in", 2)
+	a.subscribed(1)
+	b.subscribed(1)
 	a.publish(20)
 	b.publish(20)
-	got := collect(t, tp, 10*time.Second, until(wire.Frames, 40))
+	got := collect(t, tp, soon, until(wire.Frames, 40))
 	a.stop()
+	got = append(got, collect(t, tp, soon, until(wire.Link, 1))...)
 	a = startPublisher(t, "--connect", "--endpoint", address, "--topic", "kv@a")
-	subscribed(t, tp, "in", 3)
+	a.subscribed(1)
 	a.publish(20)
-	got = append(got, collect(t, tp, 10*time.Second, until(wire.Frames, 20))...)
+	got = append(got, collect(t, tp, soon, until(wire.Frames, 20))...)
 	if g := seqs(got, "in/kv@a"); !slices.Equal(g, append(span(0, 19), span(0, 19)...)) {
 		t.Errorf("a: %v", g)
 	}
@@ -318,7 +333,7 @@ func TestInteropSlowConsumer(t *testing.T) {
 	c := startPublisher(t, "--size", "10000", "--hwm", "100")
 	tp := newTap(t, Options{LaneRecords: 500, Patience: 50 * time.Millisecond})
 	add(t, tp, Endpoint{Name: "a", Address: c.address})
-	subscribed(t, tp, "a", 1)
+	c.subscribed(1)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -330,13 +345,23 @@ func TestInteropSlowConsumer(t *testing.T) {
 		t.Errorf("the heap grew by %d MB", grown>>20)
 	}
 	st := statsOf(t, tp, "a")
-	ended := make(chan []wire.Record)
-	go func() { // reads on, until a batch comes that was published after that
-		ended <- collect(t, tp, 20*time.Second, func(rec wire.Record) bool { return rec.Kind == wire.Frames && seqOf(rec) >= 20_000 })
-	}()
-	time.Sleep(300 * time.Millisecond)
-	c.publish(5)
-	got := <-ended
+	// Reads on, until a batch comes that was published after that. As long as
+	// the publisher's queue is full, what it publishes is lost.
+	var got []wire.Record
+	for end, later := time.Now().Add(soon), false; !later; {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		rec, err := tp.Next(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			got = append(got, rec)
+			later = rec.Kind == wire.Frames && seqOf(rec) >= 20_000
+		case time.Now().After(end):
+			t.Fatalf("%v after %d records", err, len(got))
+		default:
+			c.publish(5)
+		}
+	}
 	g := seqs(got, "a")
 	missing := 0
 	for i := 1; i < len(g); i++ {
@@ -357,9 +382,9 @@ func TestInteropNothingLost(t *testing.T) {
 	c := startPublisher(t, "--size", "2000", "--hwm", "0")
 	tp := newTap(t, Options{})
 	add(t, tp, Endpoint{Name: "a", Address: c.address})
-	subscribed(t, tp, "a", 1)
+	c.subscribed(1)
 	began := time.Now()
-	c.begin(n)
+	c.say("publish", n)
 	next := int64(0)
 	for next < n {
 		rec, err := tp.Next(t.Context())
@@ -387,24 +412,26 @@ func TestInteropReplay(t *testing.T) {
 		want     []int64
 		err      string
 		requests uint64
+		// idle is short only where it has to pass.
+		idle time.Duration
 	}{
-		{"complete", "34", []string{"--keep", "0:4999"}, 10, span(10, 4999), "", 1},
-		{"clipped start", "4", []string{"--keep", "81:144"}, 0, span(81, 144), "", 1},
-		{"the future", "34", []string{"--keep", "0:9"}, 500, nil, "", 1},
-		{"truncated without marker", "34", []string{"--keep", "0:99", "--limit", "60"}, 0, span(0, 99), "", 2},
-		{"exactly truncated", "3", []string{"--keep", "0:59", "--limit", "60"}, 0, span(0, 59), "", 1},
-		{"hole", "4", []string{"--keep", "0:20", "--holes", "7,8"}, 0, append(span(0, 6), span(9, 20)...), "", 2},
-		{"silent", "4", []string{"--mute"}, 0, nil, "the replay socket gave no answer within 500ms", 1},
+		{"complete", "34", []string{"--keep", "0:4999"}, 10, span(10, 4999), "", 1, soon},
+		{"clipped start", "4", []string{"--keep", "81:144"}, 0, span(81, 144), "", 1, soon},
+		{"the future", "34", []string{"--keep", "0:9"}, 500, nil, "", 1, soon},
+		{"truncated without marker", "34", []string{"--keep", "0:99", "--limit", "60"}, 0, span(0, 99), "", 2, 3 * time.Second},
+		{"exactly truncated", "3", []string{"--keep", "0:59", "--limit", "60"}, 0, span(0, 59), "", 1, soon},
+		{"hole", "4", []string{"--keep", "0:20", "--holes", "7,8"}, 0, append(span(0, 6), span(9, 20)...), "", 2, soon},
+		{"silent", "4", []string{"--mute"}, 0, nil, "the replay socket gave no answer within 500ms", 1, 500 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		for _, shape := range tt.shapes {
 			t.Run(tt.name+" "+string(shape), func(t *testing.T) {
 				t.Parallel()
 				c := startPublisher(t, append([]string{"--replay", "--router-hwm", "0", "--shape", string(shape)}, tt.args...)...)
-				tp := newTap(t, Options{Replay: ReplayOptions{Idle: 500 * time.Millisecond}})
+				tp := newTap(t, Options{Replay: ReplayOptions{Idle: tt.idle}})
 				add(t, tp, Endpoint{Name: "a", Address: c.address, Replay: c.replay})
 				tp.Want(Want{Replica: "a", From: tt.from})
-				got := collect(t, tp, 20*time.Second, until(wire.ReplayEnd, 1))
+				got := collect(t, tp, soon, until(wire.ReplayEnd, 1))
 				var replayed []int64
 				for _, rec := range got {
 					if r, err := wire.SplitReply(rec.Frames); rec.Kind == wire.ReplayFrames && err == nil && !r.End {
@@ -437,7 +464,7 @@ func TestInteropRouterDrops(t *testing.T) {
 			tp := newTap(t, Options{BackoffMax: 200 * time.Millisecond, Replay: ReplayOptions{Idle: 500 * time.Millisecond}})
 			add(t, tp, Endpoint{Name: "a", Address: c.address, Replay: c.replay})
 			tp.Want(Want{Replica: "a", From: 0})
-			got := collect(t, tp, 30*time.Second, until(wire.ReplayEnd, 1))
+			got := collect(t, tp, soon, until(wire.ReplayEnd, 1))
 			next, holes, last := uint64(0), false, got[len(got)-1]
 			for _, rec := range got {
 				if r, err := wire.SplitReply(rec.Frames); rec.Kind == wire.ReplayFrames && err == nil && !r.End {

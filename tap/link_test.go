@@ -431,35 +431,62 @@ func TestEndpoints(t *testing.T) {
 }
 
 // TestProbesMechanism is a peer as libzmq: it hangs up on a whole greeting with
-// another mechanism before it has named its own.
+// another mechanism before it has named its own. How much it has said by then
+// depends on who was quicker.
 func TestProbesMechanism(t *testing.T) {
+	for name, early := range map[string]int{"a signature": 10, "nothing": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.serve("a:5557", func(conn net.Conn) {
+					defer conn.Close()
+					hello := greetingOf(manners{minor: 1, mechanism: "CURVE"})
+					said := make(chan struct{})
+					go func() {
+						defer close(said)
+						if early > 0 {
+							_, _ = conn.Write(hello[:early])
+						}
+					}()
+					b := make([]byte, 64)
+					n, _ := conn.Read(b)
+					<-said
+					if n > 12 {
+						return
+					}
+					_, _ = conn.Write(hello[early:])
+					if n, _ = conn.Read(b); n > 0 && string(b[:4]) != "NULL" {
+						t.Errorf("sent %q", b[:n])
+					}
+				})
+				tp := New(w.options())
+				defer tp.Close()
+				add(t, tp, engine)
+				time.Sleep(20 * time.Millisecond)
+				if st := statsOf(t, tp, "a"); st.State != Refused || !strings.HasPrefix(st.LastError, "the publisher demands CURVE") || w.dialled("a:5557") != 2 {
+					t.Errorf("%s, %q after %d connections", st.State, st.LastError, w.dialled("a:5557"))
+				}
+			})
+		})
+	}
+}
+
+// TestHangsUpAtOnce is a peer that takes connections and says nothing, such as
+// a proxy without anybody behind it.
+func TestHangsUpAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.serve("a:5557", func(conn net.Conn) {
-			defer conn.Close()
-			hello := greetingOf(manners{minor: 1, mechanism: "CURVE"})
-			signed := make(chan struct{})
-			go func() {
-				defer close(signed)
-				_, _ = conn.Write(hello[:10])
-			}()
-			b := make([]byte, 64)
-			n, _ := conn.Read(b)
-			<-signed
-			if n > 12 {
-				return
-			}
-			_, _ = conn.Write(hello[10:])
-			if n, _ = conn.Read(b); n > 0 && string(b[:4]) != "NULL" {
-				t.Errorf("sent %q", b[:n])
-			}
-		})
+		w.serve("a:5557", func(conn net.Conn) { conn.Close() })
 		tp := New(w.options())
 		defer tp.Close()
 		add(t, tp, engine)
 		time.Sleep(20 * time.Millisecond)
-		if st := statsOf(t, tp, "a"); st.State != Refused || !strings.HasPrefix(st.LastError, "the publisher demands CURVE") || w.dialled("a:5557") != 2 {
-			t.Errorf("%s, %q after %d connections", st.State, st.LastError, w.dialled("a:5557"))
+		if st := statsOf(t, tp, "a"); st.State != BackingOff || st.LastError != "the peer hung up before its greeting was whole" {
+			t.Errorf("%s, %q", st.State, st.LastError)
+		}
+		time.Sleep(time.Minute)
+		if n := w.dialled("a:5557"); n > 40 {
+			t.Errorf("%d connections in a minute", n)
 		}
 	})
 }

@@ -135,7 +135,9 @@ func TestReplayGoesOn(t *testing.T) {
 			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
 		},
 		{
-			"the process restarts", func(live *peer) [][]reply { return [][]reply{{batch(0), pause(time.Millisecond), restarts(live), hangUp}, {batch(1), marker}} },
+			"the process restarts", func(live *peer) [][]reply {
+				return [][]reply{{batch(0), pause(time.Millisecond), restarts(live), hangUp}, {batch(1), marker}}
+			},
 			[]uint64{0},
 			`begin 0; replayed 0; end "the connection was lost before batch 1: EOF"; `,
 		},

@@ -185,18 +185,25 @@ func TestWhatIfParting(t *testing.T) {
 	}
 }
 
-// A megabyte is read outside of Update and well under a tenth of a second.
+// A megabyte is read outside of Update: to paste it takes nothing beside reading
+// it. Only the quickest of some is what each takes by itself.
 func TestBigPasteDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	feed := &asking{snap: &observe.Snapshot{}}
 	text := strings.Repeat("123456, ", 1<<17) + "1"
 	v := newWhatIf()
-	begun := time.Now()
-	e := v.paste(&scene{snap: feed.snap, feed: feed}, text)
-	if d := time.Since(begun); d > 50*time.Millisecond {
-		t.Errorf("paste took %v", d)
+	pasting, reading := time.Hour, time.Hour
+	for range 10 {
+		begun := time.Now()
+		e := v.paste(&scene{snap: feed.snap, feed: feed}, text)
+		pasting = min(pasting, time.Since(begun))
+		begun = time.Now()
+		if a := e.run(context.Background()).(answered); a.err != nil || len(a.prompt.Tokens) != 1<<17+1 {
+			t.Errorf("%d tokens, error %v", len(a.prompt.Tokens), a.err)
+		}
+		reading = min(reading, time.Since(begun))
 	}
-	if a := e.run(context.Background()).(answered); a.err != nil || len(a.prompt.Tokens) != 1<<17+1 {
-		t.Errorf("%d tokens, error %v", len(a.prompt.Tokens), a.err)
+	if pasting > reading/10 {
+		t.Errorf("to paste took %v, to read %v", pasting, reading)
 	}
 }

@@ -101,7 +101,9 @@ func (d *demo) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	engines, err := sim.StartFleet(ctx, sim.Options{Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults, Encode: demoEncode(model)})
+	engines, err := sim.StartFleet(ctx, sim.Options{
+		Replicas: d.replicas, Rate: d.rate, Seed: d.seed, Faults: faults, Audience: 5 * time.Second, Encode: demoEncode(model),
+	})
 	if err != nil {
 		return inputError(err)
 	}

@@ -29,6 +29,7 @@ type rig struct {
 	tap     *tap.Tap
 	live    *observe.Live
 	policy  string
+	idle    time.Duration
 }
 
 func newRig(t *testing.T, policy string, opt sim.ReplayerOptions) *rig {
@@ -45,17 +46,29 @@ func (r *rig) boot(address string, opt sim.ReplayerOptions) {
 	if r.engine, err = sim.NewEngine(sim.EngineOptions{Blocks: 120}); err != nil {
 		r.t.Fatal(err)
 	}
-	// The port of a socket that was just closed can be taken for a moment.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if r.pub, err = sim.OpenPublisher(sim.PublisherOptions{Address: address}); err == nil || time.Now().After(end) {
-			break
+	// A program that is being started, by another test, has the socket that was
+	// just closed for a moment.
+	bind := func(open func() error) {
+		r.t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if err := open(); err == nil {
+				return
+			} else if time.Now().After(end) {
+				r.t.Fatal(err)
+			}
 		}
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if r.rep, err = sim.OpenReplayer(opt); err != nil {
-		r.t.Fatal(err)
+	bind(func() (err error) {
+		r.pub, err = sim.OpenPublisher(sim.PublisherOptions{Address: address})
+		return err
+	})
+	bind(func() (err error) {
+		r.rep, err = sim.OpenReplayer(opt)
+		return err
+	})
+	// A pause of an answer is short only where it has to pass.
+	if r.idle = 20 * time.Second; opt.Mute || opt.Limit > 0 {
+		r.idle = 2 * time.Second
 	}
 	pub, rep := r.pub, r.rep
 	r.t.Cleanup(func() { _, _ = pub.Close(), rep.Close() })
@@ -69,7 +82,7 @@ func (r *rig) follow() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.tap = tap.New(tap.Options{Replay: tap.ReplayOptions{Policy: policy, Idle: time.Second}, BackoffMax: 200 * time.Millisecond})
+	r.tap = tap.New(tap.Options{Replay: tap.ReplayOptions{Policy: policy, Idle: r.idle}, BackoffMax: 200 * time.Millisecond})
 	r.live = observe.NewLive(observe.Options{
 		Stream: stream.Options{Hold: liveHold},
 		Want:   func(name wire.Replica, from uint64) { r.tap.Want(tap.Want{Replica: name, From: from}) },

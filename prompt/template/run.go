@@ -15,8 +15,10 @@ const (
 	maxText = 64 << 20
 	// maxMade bounds the bytes of all texts and lists that are made on the way.
 	maxMade = 512 << 20
-	// maxSteps bounds the expressions and statements that are evaluated.
-	maxSteps = 10_000_000
+	// maxSteps bounds the expressions and statements that are evaluated. Templates
+	// that look through all messages for each message need tens of millions for
+	// thousands of messages.
+	maxSteps = 100_000_000
 	// maxDepth bounds how deep evaluation nests, macros within macros included.
 	maxDepth = 3000
 	// maxRange is the sandbox's own bound.
@@ -37,7 +39,7 @@ var ErrLimit = errors.New("the template does too much")
 var (
 	errText   = fmt.Errorf("%w: a text is longer than %d MiB", ErrLimit, maxText>>20)
 	errMade   = fmt.Errorf("%w: it makes more than %d MiB", ErrLimit, maxMade>>20)
-	errSteps  = fmt.Errorf("%w: more than %d steps", ErrLimit, maxSteps)
+	errSteps  = fmt.Errorf("%w: it takes too many steps", ErrLimit)
 	errDepth  = fmt.Errorf("%w: it nests deeper than %d", ErrLimit, maxDepth)
 	errRange  = fmt.Errorf("%w: a range is longer than %d", ErrLimit, maxRange)
 	errSafe   = unsupported("this use of a text that is marked safe")
@@ -52,19 +54,19 @@ func typeError(format string, args ...any) error {
 
 // run is one render: its bounds and what it reads.
 type run struct {
-	ctx         context.Context
-	now         time.Time
-	steps, made int
-	depth       int
+	ctx context.Context
+	now time.Time
+	// steps is what is left of them.
+	steps, made, depth int
 }
 
 // step counts work that takes about as long whatever it works on.
 func (r *run) step() error {
-	if r.steps++; r.steps > maxSteps {
+	if r.steps--; r.steps < 0 {
 		return errSteps
 	}
-	if r.steps%1024 == 0 {
-		return context.Cause(r.ctx)
+	if r.steps%1024 == 0 && r.ctx.Err() != nil {
+		return fmt.Errorf("the template takes too long: %w", context.Cause(r.ctx))
 	}
 	return nil
 }

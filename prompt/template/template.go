@@ -12,7 +12,10 @@ import (
 )
 
 // Template is a compiled template. It is safe for concurrent use.
-type Template struct{ root *scope }
+type Template struct {
+	root  *scope
+	steps int
+}
 
 // Compile reads a template's source. It refuses by name what this package does not
 // implement.
@@ -31,7 +34,7 @@ func Compile(source string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	return &Template{root}, nil
+	return &Template{root, maxSteps}, nil
 }
 
 // Input is what a template is rendered with.
@@ -120,7 +123,7 @@ func (t *Template) render(ctx context.Context, in Input) (s str, err error) {
 	if err != nil {
 		return str{}, fmt.Errorf("chat template: %w", err)
 	}
-	r := &run{ctx: ctx, now: in.Now}
+	r := &run{ctx: ctx, now: in.Now, steps: t.steps}
 	s, err = r.collect(func(b *buffer) error { return r.exec(t.root.frame(f), t.root.body, b) })
 	if err != nil {
 		return str{}, fmt.Errorf("chat template: %w", err)

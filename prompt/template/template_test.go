@@ -195,11 +195,12 @@ var hostile = []string{
 	"{{ " + strings.Repeat("not ", 1e5) + "1 }}",
 	"{{ " + strings.Repeat("-", 1e5) + "1 }}",
 	"{{ " + strings.Repeat("1 + ", 1e5) + "1 }}",
+	"{{ 1" + strings.Repeat(" if 1", 1e5) + " }}",
 	"{{ x" + strings.Repeat(".x", 1e5) + " }}",
 	"{{ x" + strings.Repeat("|trim", 1e5) + " }}",
 	"{{ x" + strings.Repeat("[0]", 1e5) + " }}",
-	strings.Repeat("{% if x %}", 1e5),
-	"{% if x %}" + strings.Repeat("{% elif x %}", 1e5) + "{% endif %}",
+	strings.Repeat("{% if x %}", 5e4),
+	"{% if x %}" + strings.Repeat("{% elif x %}", 5e4) + "{% endif %}",
 	strings.Repeat("{# ", 1e5),
 	strings.Repeat("{% raw %}", 1e5),
 	strings.Repeat("{{ '", 1e5),
@@ -209,8 +210,12 @@ var hostile = []string{
 func TestHostileTemplates(t *testing.T) {
 	t.Parallel()
 	for _, source := range hostile {
-		start := time.Now()
-		got, err := render(source, template.Input{})
+		compiled, err := template.Compile(source)
+		got := ""
+		if err == nil {
+			compiled.LimitSteps(300_000)
+			got, err = compiled.Render(context.Background(), template.Input{})
+		}
 		if err == nil {
 			t.Errorf("%.80s: rendered to %.80q", source, got)
 			continue
@@ -218,7 +223,6 @@ func TestHostileTemplates(t *testing.T) {
 		if msg := err.Error(); len(msg) > 300 || strings.Contains(msg, "broke") {
 			t.Errorf("%.80s: error %.400s", source, msg)
 		}
-		t.Logf("%v %.60s: %v", time.Since(start).Round(time.Millisecond), source, err)
 	}
 }
 
@@ -230,7 +234,7 @@ func TestRenderEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := compiled.Render(ctx, template.Input{}); !errors.Is(err, context.Canceled) {
+	if _, err := compiled.Render(ctx, template.Input{}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }

@@ -30,8 +30,8 @@ func lit(s string) str { return str{s: s} }
 func (t str) slice(start, end int) str {
 	out := str{s: t.s[start:end]}
 	for _, o := range t.from {
-		if o.start < end && o.end > start {
-			out.from = append(out.from, origin{max(o.start, start) - start, min(o.end, end) - start, o.node})
+		if from, to := max(o.start, start), min(o.end, end); from < to {
+			out.from = append(out.from, origin{from - start, to - start, o.node})
 		}
 	}
 	return out

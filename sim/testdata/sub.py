@@ -25,7 +25,7 @@ def main():
     sub = context.socket(zmq.SUB)
     # A publisher that gives no answer to PING is dropped.
     sub.set(zmq.HEARTBEAT_IVL, 50)
-    sub.set(zmq.HEARTBEAT_TIMEOUT, 1000)
+    sub.set(zmq.HEARTBEAT_TIMEOUT, 2000)
     sub.set(zmq.RCVHWM, 0)
     dealer = context.socket(zmq.DEALER)
     dealer.set(zmq.RCVHWM, 0)

@@ -1,8 +1,12 @@
 """An event publisher on libzmq that behaves as an engine's, for the interop tests.
 
 It prints one line "ready ADDRESS REPLAY" with the addresses that it bound, and
-then follows the lines of standard input: "publish N" sends N batches and prints
-"sent N NEXT". It ends with its input, so it cannot outlive the test.
+then follows the lines of standard input:
+
+    publish N       sends N batches and prints "sent N NEXT"
+    subscribed N    prints "subscribed" once N subscriptions came in all
+
+It ends with its input, so it cannot outlive the test.
 """
 
 import argparse
@@ -24,6 +28,7 @@ def arguments():
     p.add_argument("--rate", type=float, default=0, help="batches a second, 0 for flat out")
     p.add_argument("--hwm", type=int, default=100_000)
     p.add_argument("--heartbeat", type=int, default=0, help="milliseconds, 0 for none")
+    p.add_argument("--pub", action="store_true", help="an engine's PUB, which does not tell of subscriptions")
     p.add_argument("--first", type=int, default=0, help="sequence of the first batch")
     p.add_argument("--plain", action="store_true", help="demand PLAIN, user me, password secret")
     p.add_argument("--curve", action="store_true", help="demand CURVE")
@@ -41,12 +46,16 @@ class Engine:
     def __init__(self, args):
         self.args = args
         self.context = zmq.Context()
-        self.pub = self.context.socket(zmq.PUB)
+        # XPUB is PUB with subscriptions that can be read: once one is read, it holds.
+        self.pub = self.context.socket(zmq.PUB if args.pub else zmq.XPUB)
+        if not args.pub:
+            self.pub.set(zmq.XPUB_VERBOSE, 1)
+        self.subscriptions = 0
         self.pub.set(zmq.LINGER, 0)
         self.pub.set(zmq.SNDHWM, args.hwm)
         if args.heartbeat:
             self.pub.set(zmq.HEARTBEAT_IVL, args.heartbeat)
-            self.pub.set(zmq.HEARTBEAT_TIMEOUT, 5 * args.heartbeat)
+            self.pub.set(zmq.HEARTBEAT_TIMEOUT, 20 * args.heartbeat)
         if args.plain:
             self.authenticate()
         if args.curve:
@@ -98,6 +107,10 @@ class Engine:
             if self.router and self.router.poll(0):
                 self.answer()
 
+    def subscribed(self, n):
+        while self.subscriptions < n:
+            self.subscriptions += self.pub.recv()[:1] == b"\1"
+
     def answer(self):
         request = self.router.recv_multipart()
         if len(request) != 3 or self.args.mute:  # as vLLM: logged, no answer
@@ -134,9 +147,13 @@ class Engine:
                     if not c:
                         return
                     line += c
-                n = int(line.split()[1])
-                self.publish(n)
-                print("sent", n, self.seq, flush=True)
+                word, n = line.decode().split()
+                if word == "subscribed":
+                    self.subscribed(int(n))
+                    print("subscribed", flush=True)
+                else:
+                    self.publish(int(n))
+                    print("sent", n, self.seq, flush=True)
 
 
 Engine(arguments()).run()
