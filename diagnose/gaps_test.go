@@ -16,7 +16,7 @@ func gapFindings(gaps []stream.Gap, marks ...stream.Mark) []Finding {
 	for _, f := range Run(View{Replicas: []Replica{{
 		State: stream.State{Replica: "r1", Gaps: gaps, Marks: marks, Facts: wire.Facts{Capacity: 160}},
 		Doubt: 40,
-	}}}) {
+	}}}, nil) {
 		if f.Code == "seq-gap" {
 			out = append(out, f)
 		}

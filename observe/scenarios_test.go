@@ -1,0 +1,91 @@
+package observe
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// A scenario is a stream that fires a check, and a twin of it that is as like as can
+// be and does not. Each file scenario_*_test.go adds those of some checks.
+type scenario struct {
+	name string
+	// code is the check's; a check can have several scenarios.
+	code string
+	// facts and load are what every metrics page says.
+	facts wire.Facts
+	load  wire.Load
+	// fault and twin give the records.
+	fault, twin func(t *testing.T) []wire.Record
+	// want is held against the finding that the fault must give; the first of the
+	// check's.
+	want func(t *testing.T, f *diagnose.Finding)
+}
+
+var scenarios = slices.Concat(streamScenarios)
+
+// watched follows records to their end.
+func (s *scenario) watched(records []wire.Record) *Snapshot {
+	o := New(Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
+	for _, rec := range records {
+		o.Push(rec)
+	}
+	return o.Snapshot()
+}
+
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	for _, s := range scenarios {
+		t.Run(s.code+"/"+s.name, func(t *testing.T) {
+			t.Parallel()
+			of := func(records []wire.Record) (found []diagnose.Finding) {
+				for _, f := range s.watched(records).Findings {
+					if f.Code == s.code {
+						found = append(found, f)
+					}
+				}
+				return found
+			}
+			found := of(s.fault(t))
+			if len(found) == 0 {
+				t.Fatalf("nothing found; findings of other checks: %s", inWords(s.watched(s.fault(t)).Findings))
+			}
+			f := &found[0]
+			if f.Title == "" || f.Next == "" || f.Subject == "" || f.Kind == "" || f.Since == 0 {
+				t.Errorf("incomplete: %+v", f)
+			}
+			if s.want != nil {
+				s.want(t, f)
+			}
+			if found := of(s.twin(t)); found != nil {
+				t.Errorf("the healthy twin has it too: %s", inWords(found))
+			}
+		})
+	}
+}
+
+func inWords(findings []diagnose.Finding) string {
+	out := ""
+	for i := range findings {
+		f := &findings[i]
+		out += f.Severity.String() + " " + f.Code + " " + f.Subject + ": " + f.Title + "; "
+	}
+	return out
+}
+
+// TestEveryCheckHasAScenario: a check that nothing fires is no check.
+func TestEveryCheckHasAScenario(t *testing.T) {
+	t.Parallel()
+	for _, c := range diagnose.Checks {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.code == c.Code && s.twin != nil }) {
+			t.Errorf("%s has no scenario", c.Code)
+		}
+	}
+	for _, s := range scenarios {
+		if !slices.ContainsFunc(diagnose.Checks, func(c diagnose.Check) bool { return s.code == c.Code }) {
+			t.Errorf("there is no check %s", s.code)
+		}
+	}
+}
