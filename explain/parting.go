@@ -31,6 +31,11 @@ type Speech interface {
 // tokenizer. Diff stays nil where no chain's tokens were kept.
 func (d *Divergence) Compare(ctx context.Context, p *prompt.Prompt, speech Speech) error {
 	opt := diff.Options{BlockSize: d.size}
+	if len(p.Spans) != len(p.Tokens) {
+		lora, salt := p.LoRA, p.Salt
+		p = spell(p.Tokens, speech)
+		p.LoRA, p.Salt = lora, salt
+	}
 	var best *prompt.Prompt
 	for _, chain := range d.chains {
 		stored := spell(slices.Concat(p.Tokens[:min(d.Block*d.size, len(p.Tokens))], chain), speech)

@@ -174,17 +174,17 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 	if err != nil {
 		return nil, nil, err
 	}
+	m, err := f.prompt.model(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
 	if f.tokenIDs != "" {
 		tokens, _, err := prompt.ParseTokens(string(text))
 		if err != nil {
 			return nil, nil, usageError("%s: %w", what, err)
 		}
 		q.Tokens, q.LoRA, q.Salt = tokens, f.prompt.lora, f.prompt.salt
-		return nil, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
-	}
-	m, err := f.prompt.model(cmd.Context())
-	if err != nil {
-		return nil, nil, err
+		return m, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
 	}
 	p, r, err := f.prompt.prompt(cmd.Context(), m, text, what)
 	if err == nil && p.Tokens == nil {
