@@ -50,7 +50,8 @@ func (w *wordFlags) settle(cmd *cobra.Command, getenv func(string) string) error
 	}
 	w.dir = firstOf(w.dir, getenv(variable("tokenizer")), cfg.Tokenizer)
 	w.template = firstOf(w.template, getenv(variable("chat-template")), cfg.ChatTemplate)
-	if w.args != "" && !json.Valid([]byte(w.args)) {
+	var args map[string]json.RawMessage
+	if w.args != "" && (json.Unmarshal([]byte(w.args), &args) != nil || args == nil) {
 		return usageError(`--template-args: give a JSON object, such as {"enable_thinking": false}`)
 	}
 	if w.with != "go" && w.with != "rust" && !strings.Contains(w.with, "://") {
