@@ -18,6 +18,7 @@ import (
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/sim"
+	"github.com/kvscope/kvscope/tap"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -239,7 +240,11 @@ func TestExplainTextLive(t *testing.T) {
 	}
 	defer engines.Close()
 	<-now.waits
-	src, err := followDemo(ctx, engines)
+	full, err := tap.ParsePolicy("full") // the first batches may be out before the engines know of us
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := followDemo(ctx, engines, tap.Options{Replay: tap.ReplayOptions{Policy: full}})
 	if err != nil {
 		t.Fatal(err)
 	}

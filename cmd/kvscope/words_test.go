@@ -159,10 +159,10 @@ func TestWordsEnd(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	real := (&wordFlags{dir: filepath.Join("..", "..", "fixtures", "tokenizer"), with: "go"}).start(ctx)
+	own := (&wordFlags{dir: filepath.Join("..", "..", "fixtures", "tokenizer"), with: "go"}).start(ctx)
 	cancel()
 	<-w.loaded
-	<-real.loaded // loaded or not, but it ends
+	<-own.loaded // loaded or not, but it ends
 	wantState(t, w, "no tokenizer: context canceled", false)
 }
 
