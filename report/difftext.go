@@ -126,7 +126,7 @@ func where(s *diff.Span) string {
 func diffReuse(b *strings.Builder, d *diff.Diff) {
 	r := &d.Reuse
 	switch {
-	case !d.HasTokens || d.Namespace != "":
+	case !d.HasTokens || d.Namespace != "" || d.Relation == diff.Equal || d.Relation == diff.Extends: // the summary says it all
 	case r.Lost == 0 && r.Removed <= r.Now:
 		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would gain nothing.\n", plural(r.Now, "full block"))
 	default:

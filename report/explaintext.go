@@ -36,7 +36,7 @@ func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 	routers(&b, a)
 	settings(&b, a)
 	for _, n := range a.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		fmt.Fprintf(&b, "note: %s\n", wire.Printable(n)) // some are of a prompt
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -202,12 +202,13 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	case d.Replica != "":
 		who = name(d.Replica) + " holds the nearest chain, whose tokens were not kept"
 	}
-	if d.Foreign && len(d.Asked) == 0 {
+	foreign := d.Foreign && len(d.Asked) == 0
+	if foreign {
 		who = name(d.Replica) + " holds the same tokens under another cache salt or LoRA (--salt, --lora)"
 	}
 	fmt.Fprintf(b, "It leaves all stored chains in block %s at token %s (both from 0): %s. From there on no cache has it (%s).\n",
 		group(uint64(d.Block)), group(uint64(d.Token)), who, plural(d.Lost, "full block"))
-	if d.Diff == nil {
+	if d.Diff == nil || foreign { // other chains have less in common
 		return
 	}
 	const stored, here = "the stored chain", "this prompt"
@@ -215,7 +216,9 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 		fmt.Fprintf(b, "What parts it from a stored chain: %s.\n", what)
 	}
 	diffPlaces(b, d.Diff, stored, here)
-	diffSpans(b, d.Diff, stored, here)
+	if len(d.Diff.Spans) > 0 {
+		diffSpans(b, d.Diff, stored, here)
+	}
 }
 
 // routers sets what routers said beside ours.

@@ -187,11 +187,13 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 		return m, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
 	}
 	p, r, err := f.prompt.prompt(cmd.Context(), m, text, what)
-	if err == nil && p.Tokens == nil {
-		err = usageError("%s: %w", what, errNoTokenizer)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case p.Tokens == nil && m == nil:
+		return nil, nil, usageError("%s: %w", what, errNoTokenizer)
+	case p.Tokens == nil:
+		return nil, nil, usageError("%s: there is nothing to look for: %s", what, firstOf(strings.Join(p.Notes, "; "), "it is empty"))
 	}
 	q.Tokens, q.Named, q.LoRA, q.Salt = p.Tokens, r.Model, p.LoRA, p.Salt
 	return m, p, nil

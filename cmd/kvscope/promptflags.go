@@ -75,14 +75,14 @@ func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Reque
 	switch {
 	case m == nil && p.view != "":
 		return nil, errNoTokenizer
-	case m == nil && r.Tokens != nil:
+	case m == nil && (r.Tokens != nil || len(r.Messages) == 0):
 		out := bare(r)
-		if p.lora != "" {
-			out.LoRA = p.lora
+		out.LoRA = firstOf(p.lora, r.LoRA)
+		if r.Tokens == nil {
+			out.Text = r.Text
+			out.Parts = []prompt.Part{{Span: prompt.Span{End: len(r.Text)}, Kind: prompt.Plain, Message: -1}}
 		}
 		return out, nil
-	case m == nil && len(r.Messages) == 0:
-		return &prompt.Prompt{Text: r.Text, Parts: []prompt.Part{{Span: prompt.Span{End: len(r.Text)}, Kind: prompt.Plain, Message: -1}}, Notes: r.Notes}, nil
 	case m == nil:
 		return nil, errNoTokenizer
 	case p.view != "":

@@ -40,9 +40,9 @@ const maxTemplateFile = 1 << 20
 
 // settle takes what was not given from the environment and the configuration.
 func (w *wordFlags) settle(cmd *cobra.Command, getenv func(string) string) error {
-	var path string
+	path := getenv(variable("config"))
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		path = firstOf(f.Value.String(), getenv(variable("config")))
+		path = firstOf(f.Value.String(), path)
 	}
 	cfg, _, err := readConfig(path, getenv)
 	if err != nil {
@@ -50,7 +50,8 @@ func (w *wordFlags) settle(cmd *cobra.Command, getenv func(string) string) error
 	}
 	w.dir = firstOf(w.dir, getenv(variable("tokenizer")), cfg.Tokenizer)
 	w.template = firstOf(w.template, getenv(variable("chat-template")), cfg.ChatTemplate)
-	if w.args != "" && !json.Valid([]byte(w.args)) {
+	var args map[string]json.RawMessage
+	if w.args != "" && (json.Unmarshal([]byte(w.args), &args) != nil || args == nil) {
 		return usageError(`--template-args: give a JSON object, such as {"enable_thinking": false}`)
 	}
 	if w.with != "go" && w.with != "rust" && !strings.Contains(w.with, "://") {
@@ -141,8 +142,8 @@ func modelFolder(name string, getenv func(string) string) (string, error) {
 		return filepath.Dir(name), nil
 	case err == nil:
 		return "", fmt.Errorf("%s is no folder: give the model's, which holds tokenizer.json", name)
-	case strings.Count(name, "/") != 1 || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
-		return "", err
+	case strings.Count(name, "/") > 1 || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
+		return "", fmt.Errorf("the model's folder, which holds tokenizer.json: %w", err)
 	}
 	hub := getenv("HF_HUB_CACHE")
 	if hub == "" {

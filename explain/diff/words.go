@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // Summary says in a sentence where the prompts, by these names, part, what is
@@ -76,7 +77,7 @@ func (d *Diff) at() string {
 	case where.Message >= 0:
 		at += fmt.Sprintf(" in message %d", where.Message)
 		if where.Role != "" {
-			at += ", " + where.Role
+			at += ", " + wire.Printable(where.Role)
 		}
 	}
 	return at
@@ -98,7 +99,7 @@ func (s *Span) phrase(a, b string) string {
 			"ms": " of 1 ms resolution", "µs": " of 1 µs resolution", "ns": " of 1 ns resolution",
 		}[s.Detail]
 	case s.Detail != "" && s.Class != Date:
-		what += " (" + s.Detail + ")"
+		what += " (" + wire.Printable(s.Detail) + ")"
 	}
 	was, is := s.A.End-s.A.Start, s.B.End-s.B.Start
 	switch {
