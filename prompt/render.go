@@ -181,7 +181,7 @@ func (p *Prompt) doubtMedia(r *Request) {
 	p.Doubt = len(p.Tokens) - n
 	p.Notes = append(p.Notes, fmt.Sprintf(
 		"message %d holds %s: the engine puts placeholder tokens in its place and its hash into the extra keys of their blocks, so tokens from %s on cannot be compared",
-		first.Message+1, article(first.Kind), group(n)))
+		first.Message, article(first.Kind), group(n)))
 }
 
 func article(kind string) string {
