@@ -167,7 +167,7 @@ func TestPromptWithIDs(t *testing.T) {
 		{"the same", `{"request": {"messages": [{"role": "user", "content": "ab"}]}, "response": {"prompt_token_ids": [97, 98]}}`, m, "ab", "the text makes the same tokens as response.prompt_token_ids"},
 		{"others", `{"request": {"messages": [{"role": "user", "content": "xx"}]}, "response": {"prompt_token_ids": [97, 98]}}`, m, "", "differ from those of response.prompt_token_ids at token 0"},
 		{"fewer", `{"messages": [{"role": "user", "content": "a"}], "token_ids": [97, 98]}`, m, "", "differ from those of token_ids at token 1"},
-		{"no tokenizer", `{"messages": [{"role": "user", "content": "ab"}], "token_ids": [97, 98]}`, none, "", "are shown without their text: there is no tokenizer.json"},
+		{"no tokenizer", `{"messages": [{"role": "user", "content": "ab"}], "token_ids": [97, 98]}`, none, "", "count, and the text is left out: there is no tokenizer.json"},
 		{"ids alone", `[97, 98]`, none, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
