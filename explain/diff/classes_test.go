@@ -181,7 +181,7 @@ func TestChain(t *testing.T) {
 	if s := d.Spans[0]; s.Class != diff.Edit || s.Kind != diff.Replaced || !d.NeedsText || d.Common != 24 || s.B.From != -1 || s.A.Text != "0" {
 		t.Errorf("without text: %+v at %d", s, d.Common)
 	}
-	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give --tokenizer") {
+	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give the tokenizer that they are of") {
 		t.Errorf("notes %q", d.Notes)
 	}
 }
