@@ -105,10 +105,7 @@ func extent(s *diff.Span, e *diff.Extent) string {
 
 // where says in which message a span is.
 func where(s *diff.Span) string {
-	at := s.A.Where
-	if at.Message < 0 && at.Part != prompt.Tools {
-		at = s.B.Where
-	}
+	at := s.Where()
 	out := at.Part.String()
 	if at.Message >= 0 {
 		out = "message " + strconv.Itoa(at.Message)

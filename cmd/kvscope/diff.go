@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/report"
@@ -34,7 +35,7 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 			texts, names := [2][]byte{}, [2]string{}
 			for i, arg := range args {
 				var err error
-				if texts[i], names[i], err = argument(arg, cmd.InOrStdin(), i > 0 && args[0] == "-"); err != nil {
+				if texts[i], names[i], err = p.argument(arg, cmd.InOrStdin(), i > 0 && args[0] == "-"); err != nil {
 					return err
 				}
 			}
@@ -51,6 +52,11 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 			}
 			opt := diff.Options{BlockSize: size}
 			if m != nil {
+				if m.Tokenizer != nil {
+					for i, p := range prompts {
+						prompts[i] = explain.Spelled(p, speech{m})
+					}
+				}
 				opt.Encode = func(text string) ([]wire.Token, []prompt.Span, error) { return speech{m}.Encode(ctx, text) }
 			}
 			d, err := diff.Compare(prompts[0], prompts[1], opt)

@@ -170,7 +170,7 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 	case f.tokenIDs != "-":
 		arg = "@" + f.tokenIDs
 	}
-	text, what, err := argument(arg, cmd.InOrStdin(), taken)
+	text, what, err := f.prompt.argument(arg, cmd.InOrStdin(), taken)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/prompt/remote"
 )
 
 // promptFlags are those of commands that take a prompt.
@@ -21,6 +22,7 @@ type promptFlags struct {
 	view       string
 	cut        int
 	lora, salt string
+	errs       io.Writer
 }
 
 func (p *promptFlags) add(cmd *cobra.Command) {
@@ -57,7 +59,9 @@ func (p *promptFlags) read(text []byte) (*prompt.Request, error) {
 	r, err := prompt.Parse(text)
 	var file *prompt.FileError
 	if errors.As(err, &file) {
+		stop := waiting(p.errs, file.Name)
 		body, err := readPrompt(file.Name)
+		stop()
 		if err != nil {
 			return nil, fmt.Errorf("the body of the command: %w", err)
 		}
@@ -93,16 +97,18 @@ func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Reque
 
 // argument reads what was given as TEXT, @FILE or -, and says what it was. taken
 // says that standard input brings something else.
-func argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
+func (p *promptFlags) argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
 	file, isFile := strings.CutPrefix(arg, "@")
 	switch {
 	case arg == "-" && taken:
 		return nil, "", usageError("only one thing can come from standard input")
 	case arg == "-":
 		what = "standard input"
+		defer waiting(p.errs, what)()
 		text, err = limited(stdin)
 	case isFile:
 		what = file
+		defer waiting(p.errs, what)()
 		text, err = readPrompt(file)
 	default:
 		return []byte(arg), "the prompt", nil
@@ -120,6 +126,10 @@ func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, 
 		return nil, nil, usageError("%s: %w", what, err)
 	}
 	out, err := p.make(ctx, m, r)
+	var engine *remote.Error
+	if errors.As(err, &engine) {
+		return nil, nil, inputError(fmt.Errorf("%s: %w", what, err))
+	}
 	if err != nil {
 		return nil, nil, usageError("%s: %w", what, err)
 	}
@@ -127,4 +137,7 @@ func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, 
 }
 
 // settle is wordFlags.settle.
-func (p *promptFlags) settle(cmd *cobra.Command) error { return p.words.settle(cmd, os.Getenv) }
+func (p *promptFlags) settle(cmd *cobra.Command) error {
+	p.errs = cmd.ErrOrStderr()
+	return p.words.settle(cmd, os.Getenv)
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/kvscope/kvscope/docs"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/tui"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // screen holds the flags of every command that shows something on a terminal,
@@ -119,6 +120,17 @@ var errTooLong = errors.New("longer than 64 MB")
 
 // maxPromptFile is the longest file that is taken for a prompt.
 const maxPromptFile = 64 << 20
+
+// silence is how long an input may take without a word.
+const silence = 2 * time.Second
+
+// waiting says what is waited for, unless it is stopped before: a pipe that nobody
+// writes to, or a terminal that nobody types at, never ends.
+func waiting(errs io.Writer, what string) (stop func() bool) {
+	return time.AfterFunc(silence, func() {
+		fmt.Fprintf(errs, "kvscope: waiting for the end of %s\n", wire.Printable(what))
+	}).Stop
+}
 
 func readPrompt(path string) ([]byte, error) {
 	f, err := os.Open(path)

@@ -103,7 +103,14 @@ func (w *wordFlags) load(ctx context.Context, progress func(stage string, done, 
 
 // rust gives HuggingFace's own tokenizers for a model.
 func rust(files fs.FS) (prompt.Encoder, error) {
-	data, err := fs.ReadFile(files, "tokenizer.json")
+	info, err := fs.Stat(files, "tokenizer.json")
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("tokenizer.json is no regular file")
+	}
+	var data []byte
+	if err == nil {
+		data, err = fs.ReadFile(files, "tokenizer.json")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--tokenize-with rust needs a tokenizer.json (--tokenizer DIR): %w", err)
 	}
@@ -142,8 +149,10 @@ func modelFolder(name string, getenv func(string) string) (string, error) {
 		return filepath.Dir(name), nil
 	case err == nil:
 		return "", fmt.Errorf("%s is no folder: give the model's, which holds tokenizer.json", name)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
 	case strings.Count(name, "/") > 1 || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
-		return "", fmt.Errorf("the model's folder, which holds tokenizer.json: %w", err)
+		return "", fmt.Errorf("there is no folder %s: give the folder with tokenizer.json, or a model's name such as Qwen/Qwen3-8B", name)
 	}
 	hub := getenv("HF_HUB_CACHE")
 	if hub == "" {

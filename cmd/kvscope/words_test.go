@@ -199,7 +199,7 @@ func TestModelFolder(t *testing.T) {
 		{"its tokenizer.json", file, nil, filepath.Dir(file), ""},
 		{"another file", other, nil, "", "is no folder: give the model's, which holds tokenizer.json"},
 		{"no such folder", filepath.Join(root, "none"), home, "", "the model's folder, which holds tokenizer.json: "},
-		{"no such folder here", "./none", home, "", "the model's folder"},
+		{"no such folder here", "./none", home, "", "there is no folder"},
 		{"of HF_HOME", "org/small", home, snapshot, ""},
 		{"without an organisation", "small", home, bare, ""},
 		{"of HF_HUB_CACHE", "org/small", map[string]string{"HF_HUB_CACHE": filepath.Join(root, "hf", "hub"), "HF_HOME": "nowhere"}, snapshot, ""},
@@ -209,7 +209,7 @@ func TestModelFolder(t *testing.T) {
 		{"a commit that is too long", "org/long", home, "", "neither a folder"},
 		{"a commit that leads out", "org/out", home, "", "neither a folder"},
 		{"a model that is not there", "org/none", home, "", "give the folder with its tokenizer.json"},
-		{"no name", "org/small/extra", home, "", "the model's folder"},
+		{"no name", "org/small/extra", home, "", "there is no folder"},
 	} {
 		got, err := modelFolder(tt.name, func(key string) string { return tt.env[key] })
 		switch {
@@ -301,7 +301,7 @@ func TestLoadModel(t *testing.T) {
 		{"no template there", wordFlags{dir: tokenizer, template: dir + "/none", with: "go"}, "the chat template: "},
 		{"a template too long", wordFlags{dir: tokenizer, template: long, with: "go"}, "has more than 1048576 bytes: is it the right file?"},
 		{"an empty folder", wordFlags{dir: t.TempDir(), with: "go"}, "the tokenizer of "},
-		{"no folder", wordFlags{dir: filepath.Join(dir, "none"), with: "go"}, "the model's folder"},
+		{"no folder", wordFlags{dir: filepath.Join(dir, "none"), with: "go"}, "there is no folder"},
 		{"no tokenizer for rust", wordFlags{dir: dir, with: "rust"}, "--tokenize-with rust needs a tokenizer.json"},
 		{"no engine", wordFlags{dir: tokenizer, with: "ftp://a"}, "ftp"},
 	} {

@@ -31,6 +31,16 @@ func TestClasses(t *testing.T) {
 		{"US date", "11/30/2026", "12/01/2026", diff.Date, "day", ""},
 		{"words date", "November 30th, 2026", "December 1st, 2026", diff.Date, "day", ""},
 		{"short day", "Tue Jun 16 2026", "Wed Jun 17 2026", diff.Date, "day", ""},
+		{"full stop behind pm", "Sunday, November 30, 2025 9:59 PM. Begin.", "Sunday, November 30, 2025 10:00 PM. Begin.", diff.Timestamp, "minute", "Sunday, November 30, 2025 9:59 PM"},
+		{"p.m.", "at 9:59 p.m.", "at 10:00 p.m.", diff.Timestamp, "minute", "9:59 p.m."},
+		{"short US date", "11/30/25", "12/01/25", diff.Date, "day", ""},
+		{"Chinese date", "今天是2025年11月30日", "今天是2025年12月1日", diff.Date, "day", "2025年11月30日"},
+		{"Japanese date and weekday", "2025年11月30日 (日曜)", "2025年12月1日 (月曜)", diff.Date, "day", "2025年11月30日"},
+		{
+			"recent commits", "Current branch: main\n\nRecent commits:\n3bb47cf Render templates\n98a7b38 Take prompts",
+			"Current branch: main\n\nRecent commits:\n0e0755b Read bodies\n3bb47cf Render templates", diff.GitStatus, "2 lines, then 2",
+			"3bb47cf Render templates\n98a7b38 Take prompts\n",
+		},
 		{"counter", "turn 9", "turn 10", diff.Counter, "+1", "9"},
 		{"version", "v1.2.3", "v1.2.4", diff.Edit, "", "3"},
 		{"hash", "d41d8cd98f00b204e9800998ecf8427e", "9e107d9d372bb6826bd81d3542a419d6", diff.ID, "32 hex digits", ""},
@@ -62,6 +72,26 @@ func TestClasses(t *testing.T) {
 				t.Errorf("%v (%s): %q, %q, want %v (%s): %q", s.Class, s.Detail, s.A.Text, s.B.Text, tt.class, tt.detail, want)
 			}
 		})
+	}
+}
+
+// What is only at the end of one side's message belongs to that message, not to
+// the markup of the next.
+func TestEndOfMessage(t *testing.T) {
+	t.Parallel()
+	text := "Help." + filler("x", 40)
+	for _, pair := range [][2]string{{text, text + " "}, {text + " ", text}, {text, text + " More."}} {
+		a, b := chat(pair[0], "Where?"), chat(pair[1], "Where?")
+		for _, p := range []*prompt.Prompt{a, b} {
+			p.Parts[2].Message, p.Parts[2].Role = 1, "user" // as package prompt has what is between two messages
+		}
+		d := compare(t, a, b, 16)
+		if got := d.Summary("A", "B"); !strings.Contains(got, "in message 0, system") {
+			t.Error(got)
+		}
+		if w := d.Spans[0].Where(); w.Message != 0 || w.Part != prompt.Content {
+			t.Errorf("%+v", w)
+		}
 	}
 }
 
@@ -151,7 +181,7 @@ func TestChain(t *testing.T) {
 	if s := d.Spans[0]; s.Class != diff.Edit || s.Kind != diff.Replaced || !d.NeedsText || d.Common != 24 || s.B.From != -1 || s.A.Text != "0" {
 		t.Errorf("without text: %+v at %d", s, d.Common)
 	}
-	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give --tokenizer") {
+	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give the tokenizer that they are of") {
 		t.Errorf("notes %q", d.Notes)
 	}
 }

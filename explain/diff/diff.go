@@ -105,6 +105,15 @@ type Span struct {
 	Rejoins bool
 }
 
+// Where says in which part of the prompts the span is: of the side that has a text
+// there and, where both have, A's if it is known.
+func (s *Span) Where() Where {
+	if s.A.empty() && !s.B.empty() || !s.A.known() {
+		return s.B.Where
+	}
+	return s.A.Where
+}
+
 // Extent is one side of a span.
 type Extent struct {
 	// Start and End are tokens, half-open.
@@ -116,6 +125,11 @@ type Extent struct {
 	// Text is at most MaxText bytes of it.
 	Text string
 }
+
+func (e *Extent) empty() bool { return e.Start == e.End && e.From == e.To }
+
+// known reports whether a message or the tools are named.
+func (w Where) known() bool { return w.Message >= 0 || w.Part == prompt.Tools }
 
 // Reuse counts full blocks; the package's comment defines each number.
 type Reuse struct {

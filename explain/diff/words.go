@@ -68,7 +68,7 @@ func (d *Diff) at() string {
 		at = fmt.Sprintf("token %s (block %s)", group(d.Common), group(d.Block))
 	}
 	where := d.A.Where
-	if where.Message < 0 && where.Part != prompt.Tools {
+	if d.Spans[0].A.empty() || !where.known() {
 		where = d.B.Where
 	}
 	switch {
