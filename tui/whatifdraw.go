@@ -329,6 +329,10 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 		who = "none goes on from there"
 	case !p.Known:
 		who = nameOf(p.Replica) + " holds the nearest one, whose tokens were not kept"
+	case p.Foreign && len(p.Asked) == 0:
+		who = nameOf(p.Replica) + " holds the same tokens under another cache salt or LoRA"
+	case p.Foreign:
+		who += ", but under another cache salt or LoRA"
 	}
 	words := fmt.Sprintf("It parts from every resident chain in block %s at token %s (from 0): %s.", group(p.Block), group(p.Token), who)
 	if d := v.divergence(); d != nil && d.Block == p.Block {

@@ -139,5 +139,11 @@ func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, 
 // settle is wordFlags.settle.
 func (p *promptFlags) settle(cmd *cobra.Command) error {
 	p.errs = cmd.ErrOrStderr()
+	switch {
+	case p.cut < 0:
+		return usageError("--cut %d: give bytes, such as 8388608", p.cut)
+	case p.cut > 0 && p.view != "cut":
+		return usageError("--cut is for --view cut: give that too, or leave it out")
+	}
 	return p.words.settle(cmd, os.Getenv)
 }

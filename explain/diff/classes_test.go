@@ -75,6 +75,31 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// What stands behind an image is the engine's to tell: two prompts that read alike
+// can hold different ones.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	text := "Help." + filler("x", 62) // 64 tokens
+	a, b := plain(text), plain(text)
+	b.Doubt = 40 // the first 24 are sure
+	const suffix = "; tokens from 24 on cannot be compared, since the engine puts media there"
+	d := compare(t, a, b, 16)
+	if got, want := d.Summary("A", "B"), "A and B are equal: 24 tokens, 1 full block"+suffix; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if d.Reuse.Now != 1 || d.Reuse.Moved != 1 || d.Reuse.Removed != 1 || d.Reuse.Lost != 0 {
+		t.Errorf("%+v", d.Reuse)
+	}
+	b = plain("Now: 14:02:31 " + text)
+	a = plain("Now: 14:02:52 " + text)
+	a.Doubt = 20
+	sure := len(a.Tokens) - 20
+	d = compare(t, a, b, 4)
+	if d.Reuse.Moved != sure/4 || d.Reuse.Lost != sure/4-d.Reuse.Now || !strings.HasSuffix(d.Summary("A", "B"), "since the engine puts media there") {
+		t.Errorf("%+v: %s", d.Reuse, d.Summary("A", "B"))
+	}
+}
+
 // What is only at the end of one side's message belongs to that message, not to
 // the markup of the next.
 func TestEndOfMessage(t *testing.T) {

@@ -52,6 +52,9 @@ type Diff struct {
 	// they share: the first that differs is token Common, in block Common/BlockSize.
 	Tokens        [2]int
 	Common, Block int
+	// Certain is how many leading tokens can be compared: behind them stands what the
+	// engine makes of media.
+	Certain int
 	// A and B are where they part on either side.
 	A, B Place
 	// Spans are the differences in order, the first MaxSpans of them; More are left.
@@ -166,6 +169,12 @@ func Compare(a, b *prompt.Prompt, opt Options) (*Diff, error) {
 	if c.counted {
 		d.Tokens = [2]int{len(a.Tokens), len(b.Tokens)}
 		d.Block = d.Common / opt.BlockSize
+		d.Certain = max(len(a.Tokens), len(b.Tokens))
+		for _, p := range []*prompt.Prompt{a, b} {
+			if p.Doubt > 0 {
+				d.Certain = min(d.Certain, len(p.Tokens)-p.Doubt)
+			}
+		}
 		c.reuse(d, opt)
 	} else {
 		d.forgetTokens()

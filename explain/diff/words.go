@@ -17,7 +17,7 @@ func (d *Diff) Summary(a, b string) string {
 	case Equal:
 		fmt.Fprintf(&out, "%s and %s are equal", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
 		}
 	case Extends:
 		longer, shorter := a, b
@@ -26,15 +26,18 @@ func (d *Diff) Summary(a, b string) string {
 		}
 		fmt.Fprintf(&out, "%s begins with all of %s", longer, shorter)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
 		}
 	case Unrelated:
 		fmt.Fprintf(&out, "%s and %s are unrelated", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.Common, "token"), d.Reuse.Now, plural(total, "block"))
+			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.common(), "token"), d.Reuse.Now, plural(total, "block"))
 		}
 	case Parts:
 		fmt.Fprintf(&out, "%s and %s part at %s, %s", a, b, d.at(), d.Difference(a, b))
+	}
+	if d.HasTokens && d.Certain < max(d.Tokens[0], d.Tokens[1]) {
+		fmt.Fprintf(&out, "; tokens from %s on cannot be compared, since the engine puts media there", group(d.Certain))
 	}
 	if d.Namespace != "" {
 		fmt.Fprintf(&out, "; their %s differs, so they share no block whatever their tokens are", d.Namespace)
@@ -57,6 +60,9 @@ func (d *Diff) Difference(a, b string) string {
 	}
 	return out
 }
+
+// common counts the leading tokens that are surely shared.
+func (d *Diff) common() int { return min(d.Common, d.Certain) }
 
 // total counts the full blocks that the prompts could share at most.
 func (d *Diff) total() int { return min(d.Tokens[0], d.Tokens[1]) / max(d.BlockSize, 1) }
