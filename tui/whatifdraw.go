@@ -338,7 +338,7 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 	if d := v.divergence(); d != nil && d.Block == p.Block {
 		words += " From there on no cache has it (" + plural(d.Lost, "full block") + ")."
 	}
-	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil {
+	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil && !(p.Foreign && len(p.Asked) == 0) {
 		if what := d.Diff.Difference("the stored chain", "this prompt"); what != "" {
 			words += " What parts them: " + clean(what) + "."
 		}

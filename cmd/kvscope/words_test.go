@@ -198,7 +198,7 @@ func TestModelFolder(t *testing.T) {
 		{"a folder", filepath.Dir(file), nil, filepath.Dir(file), ""},
 		{"its tokenizer.json", file, nil, filepath.Dir(file), ""},
 		{"another file", other, nil, "", "is no folder: give the model's, which holds tokenizer.json"},
-		{"no such folder", filepath.Join(root, "none"), home, "", "the model's folder, which holds tokenizer.json: "},
+		{"no such folder", filepath.Join(root, "none"), home, "", "there is no folder"},
 		{"no such folder here", "./none", home, "", "there is no folder"},
 		{"of HF_HOME", "org/small", home, snapshot, ""},
 		{"without an organisation", "small", home, bare, ""},
