@@ -2,6 +2,7 @@ package diff_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -235,6 +236,29 @@ func TestTokenOrder(t *testing.T) {
 	}
 	if d.Reuse != (diff.Reuse{Now: 2, Moved: 13, Removed: 13, Lost: 11}) { // 215 tokens
 		t.Errorf("%+v", d.Reuse)
+	}
+}
+
+// Numbers all over a text have the same digits sooner or later; that is no order.
+func TestTokenOrderOfDigits(t *testing.T) {
+	t.Parallel()
+	text := func(step int) string {
+		var b strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&b, "w%d x%d same words here now ", i, i*7919%1000+step)
+		}
+		return b.String() + filler("x", 40)
+	}
+	for _, bare := range []bool{false, true} {
+		a, b := plain(text(0)), plain(text(1))
+		if bare {
+			a, b = &prompt.Prompt{Tokens: a.Tokens}, &prompt.Prompt{Tokens: b.Tokens}
+		}
+		for _, s := range compare(t, a, b, 16).Spans {
+			if s.Class == diff.ListOrder {
+				t.Errorf("text %t: %v at %d to %d: %q", !bare, s.Class, s.A.Start, s.A.End, s.A.Text)
+			}
+		}
 	}
 }
 
