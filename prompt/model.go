@@ -357,6 +357,9 @@ func (l loader) tokenizer(m *Model, given Encoder) error {
 	return l.ctx.Err()
 }
 
+// Tokenizes says why the model makes no tokens, nil if it does.
+func (m *Model) Tokenizes() error { return m.noEncoder }
+
 // Summary says in a sentence what the model can do.
 func (m *Model) Summary() string {
 	var out []string

@@ -59,7 +59,7 @@ func (m *Model) Prompt(ctx context.Context, r *Request, o RenderOptions) (*Promp
 }
 
 func newPrompt(r *Request, o RenderOptions) *Prompt {
-	p := &Prompt{LoRA: o.LoRA, Salt: r.Salt, Notes: slices.Clone(r.Notes)}
+	p := &Prompt{Model: r.Model, LoRA: o.LoRA, Salt: r.Salt, Notes: slices.Clone(r.Notes)}
 	if p.LoRA == "" {
 		p.LoRA = r.LoRA
 	}
@@ -81,6 +81,9 @@ func (m *Model) write(ctx context.Context, p *Prompt, r *Request, o RenderOption
 		return errors.New("the chat template renders this chat to nothing")
 	}
 	p.Text, p.Parts, p.Template = out.text, out.parts, m.from
+	for _, i := range out.unseen(r.Messages) {
+		p.Notes = append(p.Notes, fmt.Sprintf("nothing of message %d, %s, is found in the rendered chat: the template leaves it out, or writes it otherwise", i, r.Messages[i].Role))
+	}
 	if m.warning != "" {
 		p.Notes = append(p.Notes, m.warning)
 	}

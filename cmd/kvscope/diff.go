@@ -14,6 +14,7 @@ func newDiff() *cobra.Command {
 	var p promptFlags
 	var size int
 	var json bool
+	var viewB string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Say where two prompts part, what is written there, and what it costs",
@@ -46,6 +47,9 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 			}
 			var prompts [2]*prompt.Prompt
 			for i := range prompts {
+				if i == 1 && viewB != "" {
+					p.view = viewB
+				}
 				if prompts[i], _, err = p.prompt(ctx, m, texts[i], names[i]); err != nil {
 					return err
 				}
@@ -72,6 +76,7 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 	}
 	p.add(cmd)
 	jsonFlag(cmd, &json)
+	cmd.Flags().StringVar(&viewB, "view-b", "", "--view of B alone, so that a request can be compared with what a router sees of it")
 	cmd.Flags().IntVar(&size, "block-size", 16, "tokens of a block")
 	return cmd
 }

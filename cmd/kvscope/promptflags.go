@@ -45,6 +45,9 @@ func (p *promptFlags) model(ctx context.Context) (*prompt.Model, error) {
 		return nil, nil
 	}
 	m, err := p.words.load(ctx, nil)
+	if err == nil && p.words.dir != "" {
+		err = m.Tokenizes()
+	}
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -95,6 +98,9 @@ func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Reque
 	return m.Prompt(ctx, r, opt)
 }
 
+// onCommandLine is what a prompt is that was given as an argument.
+const onCommandLine = "the prompt"
+
 // argument reads what was given as TEXT, @FILE or -, and says what it was. taken
 // says that standard input brings something else.
 func (p *promptFlags) argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
@@ -111,7 +117,7 @@ func (p *promptFlags) argument(arg string, stdin io.Reader, taken bool) (text []
 		defer waiting(p.errs, what)()
 		text, err = readPrompt(file)
 	default:
-		return []byte(arg), "the prompt", nil
+		return []byte(arg), onCommandLine, nil
 	}
 	if err != nil {
 		return nil, "", inputError(fmt.Errorf("the prompt of %s: %w", what, err))
@@ -122,8 +128,11 @@ func (p *promptFlags) argument(arg string, stdin io.Reader, taken bool) (text []
 // prompt reads an argument and makes a prompt of it.
 func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, what string) (*prompt.Prompt, *prompt.Request, error) {
 	r, err := p.read(text)
-	if err != nil {
+	if err != nil && what == onCommandLine {
 		return nil, nil, usageError("%s: %w", what, err)
+	}
+	if err != nil {
+		return nil, nil, inputError(fmt.Errorf("%s: %w", what, err))
 	}
 	out, err := p.make(ctx, m, r)
 	var engine *remote.Error

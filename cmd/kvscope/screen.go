@@ -58,7 +58,7 @@ func (s *screen) shown(cmd *cobra.Command) bool { return usable(cmd) && !s.plain
 
 // show runs the UI, and then says in plain text what was seen last.
 func (s *screen) show(ctx context.Context, cmd *cobra.Command, opt tui.Options) error {
-	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readPrompt, editor, docs.Page
+	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readRegular, editor, docs.Page
 	opt.CopyNative = nativeClipboard(opt.Look.Remote)
 	env := os.Environ()
 	if s.color == "always" {
@@ -139,6 +139,18 @@ func readPrompt(path string) ([]byte, error) {
 	}
 	defer f.Close() // only read from
 	return limited(f)
+}
+
+// readRegular reads a prompt's file for the screen, which no pipe may keep waiting.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readPrompt(path)
 }
 
 // limited reads what may be a prompt.

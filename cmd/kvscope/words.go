@@ -232,6 +232,9 @@ func (w *words) done(m *prompt.Model, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.model, w.err, w.state = m, err, ""
+	if err == nil {
+		err = m.Tokenizes() // a chat template alone is something
+	}
 	if err != nil {
 		w.state = "no tokenizer: " + err.Error()
 	}
@@ -279,7 +282,7 @@ func (w *words) Read(ctx context.Context, text string) (*prompt.Prompt, error) {
 
 // bare is a prompt of which only the tokens are known.
 func bare(r *prompt.Request) *prompt.Prompt {
-	p := &prompt.Prompt{Tokens: r.Tokens, Salt: r.Salt, LoRA: r.LoRA, Notes: slices.Clone(r.Notes)}
+	p := &prompt.Prompt{Tokens: r.Tokens, Model: r.Model, Salt: r.Salt, LoRA: r.LoRA, Notes: slices.Clone(r.Notes)}
 	if r.TokensFrom != "" {
 		p.Notes = append(p.Notes, "read from "+r.TokensFrom)
 	}
