@@ -390,6 +390,9 @@ func (a *Answer) note(cands []candidate, q Query) {
 			stale++
 		}
 	}
+	say(q.Model == "" && q.LoRA == "" && q.Named != "" && a.Model != "" && q.Named != a.Model,
+		"the request names the model %s, which no replica is known to serve, so this is for %s: if it is a LoRA adapter, say so (--lora)",
+		wire.Printable(q.Named), wire.Printable(a.Model))
 	say(unknown > 0, "the load of %s is unknown and counts as 0: let metrics be read, or give it by hand", plural(unknown, "candidate"))
 	say(stale > 0, "the load of %s is stale", plural(stale, "candidate"))
 	if q.Page != nil {

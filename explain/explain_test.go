@@ -177,6 +177,32 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// A request may name an adapter as its model, which says nothing of the fleet's.
+func TestNamedModel(t *testing.T) {
+	t.Parallel()
+	f := fleetOf(5)
+	for _, tt := range []struct {
+		q    Query
+		want bool
+	}{
+		{Query{Named: "adapter"}, true},
+		{Query{Named: "adapter", LoRA: "adapter"}, false},
+		{Query{Named: "adapter", Model: "m"}, false},
+		{Query{Named: "m"}, false},
+		{Query{}, false},
+	} {
+		tt.q.Tokens, tt.q.Config = tokens(0, 22), policy(t, "dynamo")
+		a, err := Candidates(f, tt.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Contains(strings.Join(a.Notes, ""), "the request names the model adapter, which no replica is known to serve, so this is for m: if it is a LoRA adapter, say so (--lora)")
+		if got != tt.want {
+			t.Errorf("%+v: notes %q", tt.q, a.Notes)
+		}
+	}
+}
+
 func TestBlockSizes(t *testing.T) {
 	t.Parallel()
 	f := fleetOf(5, 5, 5)

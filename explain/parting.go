@@ -31,10 +31,13 @@ type Speech interface {
 // tokenizer. Diff stays nil where no chain's tokens were kept.
 func (d *Divergence) Compare(ctx context.Context, p *prompt.Prompt, speech Speech) error {
 	opt := diff.Options{BlockSize: d.size}
+	p = Spelled(p, speech)
 	var best *prompt.Prompt
 	for _, chain := range d.chains {
-		stored := spell(slices.Concat(p.Tokens[:min(d.Block*d.size, len(p.Tokens))], chain), speech)
-		stored.LoRA, stored.Salt = p.LoRA, p.Salt // it was found among such chains
+		stored := Spelled(&prompt.Prompt{
+			Tokens: slices.Concat(p.Tokens[:min(d.Block*d.size, len(p.Tokens))], chain),
+			LoRA:   p.LoRA, Salt: p.Salt, // it was found among such chains
+		}, speech)
 		one, err := diff.Compare(stored, p, opt)
 		if err != nil {
 			return err
@@ -70,15 +73,15 @@ func (d *Divergence) Resume(earlier *Divergence) bool {
 	return true
 }
 
-// spell makes a prompt of tokens, with their text where all of them are known.
-func spell(tokens []wire.Token, speech Speech) *prompt.Prompt {
-	p := &prompt.Prompt{Tokens: tokens}
-	if speech == nil {
+// Spelled gives a prompt that has token ids alone with their text, as it is where a
+// token is not known. speech may be nil.
+func Spelled(p *prompt.Prompt, speech Speech) *prompt.Prompt {
+	if speech == nil || p.Text != "" || len(p.Tokens) == 0 {
 		return p
 	}
 	var b strings.Builder
-	spans := make([]prompt.Span, len(tokens))
-	for i, t := range tokens {
+	spans := make([]prompt.Span, len(p.Tokens))
+	for i, t := range p.Tokens {
 		text, ok := speech.Text(t)
 		if !ok {
 			return p
@@ -87,7 +90,8 @@ func spell(tokens []wire.Token, speech Speech) *prompt.Prompt {
 		b.WriteString(text)
 		spans[i].End = b.Len()
 	}
-	p.Text, p.Spans = b.String(), spans
-	p.Parts = []prompt.Part{{Span: prompt.Span{End: b.Len()}, Kind: prompt.Plain, Message: -1}}
-	return p
+	out := *p
+	out.Text, out.Spans = b.String(), spans
+	out.Parts = []prompt.Part{{Span: prompt.Span{End: b.Len()}, Kind: prompt.Plain, Message: -1}}
+	return &out
 }

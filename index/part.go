@@ -50,14 +50,17 @@ func (x *Index) Part(name wire.Replica, p *Prompt) (Parting, bool) {
 	part := Parting{Block: depth, Token: depth * s.size}
 	// The block's own tokens: other replicas may cut larger blocks.
 	asked := blockhash.Window(p.Tokens, s.size, depth, s.bigram)
-	best := none
+	best, ns := none, p.namespace()
 	for c := x.nodes[id].child; c != none; c = x.nodes[c].next {
 		if x.nodes[c].holders == 0 {
 			continue
 		}
 		common, known := x.text.common(x.nodes[c].seq, asked)
-		if best == none || known && (!part.Known || common > part.Token-depth*s.size) {
+		before := part.Token - depth*s.size
+		usable := part.Foreign && x.nodes[c].ns == ns
+		if best == none || known && (!part.Known || common > before || common == before && usable) {
 			best = c
+			part.Foreign = x.nodes[c].ns != ns
 			part.Known = known
 			part.Token = depth*s.size + common
 		}
@@ -65,7 +68,6 @@ func (x *Index) Part(name wire.Replica, p *Prompt) (Parting, bool) {
 	part.Asked = asked[part.Token-depth*s.size:]
 	if best != none {
 		part.Replica = x.holder(best)
-		part.Foreign = x.nodes[best].ns != p.namespace()
 		if stored := x.text.at[x.nodes[best].seq]; part.Known {
 			for _, t := range stored[part.Token-depth*s.size:] {
 				part.Stored = append(part.Stored, wire.Token(t))

@@ -111,6 +111,27 @@ func TestPartUnderAnotherName(t *testing.T) {
 	}
 }
 
+// TestPartOfEqualChains: of chains that run alongside equally far, one that the
+// prompt can use is named, whichever was stored first.
+func TestPartOfEqualChains(t *testing.T) {
+	t.Parallel()
+	tokens := []wire.Token{1, 2, 3, 4, 5, 6, 7, 8}
+	for _, names := range [][]string{{"", "adapter"}, {"adapter", ""}} {
+		x := New(Options{})
+		for i, lora := range names {
+			e := stored(tokens, uint64(10*(i+1)))
+			e.LoRAName = lora
+			x.Apply("r", e, false)
+		}
+		for _, lora := range names {
+			got, ok := x.Part("r", NewPrompt(Query{Tokens: []wire.Token{1, 2, 9, 9}, LoRA: lora}))
+			if !ok || got.Token != 2 || got.Foreign {
+				t.Errorf("stored %q, for %q: %+v", names, lora, got)
+			}
+		}
+	}
+}
+
 // TestTextLog: the oldest tokens go first, and only they.
 func TestTextLog(t *testing.T) {
 	t.Parallel()

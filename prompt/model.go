@@ -137,18 +137,20 @@ func (l loader) tell(stage string, done, size int64) {
 
 // read gives the contents of a file, nil where there is none.
 func (l loader) read(name string, most int64) ([]byte, error) {
-	f, err := l.fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	info, err := fs.Stat(l.fsys, name) // before opening, which may wait
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", name)
 	}
+	f, err := l.fsys.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	size := info.Size()
 	if size > most {
 		return nil, fmt.Errorf("%s has more than %s bytes, the most that is read", name, group(int(most)))
@@ -228,7 +230,7 @@ func (l loader) specials(m *Model, config object) error {
 // configuration's, which may have one more for tools.
 func (l loader) templates(m *Model, config object, given string) error {
 	source, tools := given, ""
-	m.from = "the chat template that was given"
+	m.from = "chat template that was given"
 	if source == "" {
 		raw, err := l.read(templateFile, maxTemplate)
 		if err != nil {
@@ -354,6 +356,9 @@ func (l loader) tokenizer(m *Model, given Encoder) error {
 	}
 	return l.ctx.Err()
 }
+
+// Tokenizes says why the model makes no tokens, nil if it does.
+func (m *Model) Tokenizes() error { return m.noEncoder }
 
 // Summary says in a sentence what the model can do.
 func (m *Model) Summary() string {

@@ -150,7 +150,7 @@ func TestPromptWithMedia(t *testing.T) {
 	if p.Text != "<system>ab</><user>cd</><assistant>" || len(p.Tokens)-p.Doubt != len("<system>ab") {
 		t.Errorf("%q, %d in doubt", p.Text, p.Doubt)
 	}
-	if note := p.Notes[len(p.Notes)-1]; !strings.Contains(note, "message 2 holds an image") || !strings.Contains(note, "tokens from 10 on") {
+	if note := p.Notes[len(p.Notes)-1]; !strings.Contains(note, "message 1 holds an image") || !strings.Contains(note, "tokens from 10 on") {
 		t.Error(note)
 	}
 }
@@ -167,7 +167,7 @@ func TestPromptWithIDs(t *testing.T) {
 		{"the same", `{"request": {"messages": [{"role": "user", "content": "ab"}]}, "response": {"prompt_token_ids": [97, 98]}}`, m, "ab", "the text makes the same tokens as response.prompt_token_ids"},
 		{"others", `{"request": {"messages": [{"role": "user", "content": "xx"}]}, "response": {"prompt_token_ids": [97, 98]}}`, m, "", "differ from those of response.prompt_token_ids at token 0"},
 		{"fewer", `{"messages": [{"role": "user", "content": "a"}], "token_ids": [97, 98]}`, m, "", "differ from those of token_ids at token 1"},
-		{"no tokenizer", `{"messages": [{"role": "user", "content": "ab"}], "token_ids": [97, 98]}`, none, "", "are shown without their text: there is no tokenizer.json"},
+		{"no tokenizer", `{"messages": [{"role": "user", "content": "ab"}], "token_ids": [97, 98]}`, none, "", "count, and the text is left out: there is no tokenizer.json"},
 		{"ids alone", `[97, 98]`, none, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -243,6 +243,7 @@ func TestLoadErrors(t *testing.T) {
 		{"a long template", map[string]string{templateFile: strings.Repeat("x", maxTemplate+1)}, Options{Encoder: bytewise{}}, chat, "chat_template.jinja has more than 1 048 576 bytes"},
 		{"a bad format", map[string]string{templateFile: "x"}, Options{Encoder: bytewise{}, Format: "SECRET"}, chat, "neither auto, string nor openai"},
 		{"bad arguments", map[string]string{templateFile: "x"}, Options{Encoder: bytewise{}, Kwargs: json.RawMessage("1")}, chat, "what is given for the template by default is a number, not an object"},
+		{"a broken template that was given", nil, Options{Encoder: bytewise{}, Template: "{% for"}, chat, "this is a chat: the chat template that was given cannot be used"},
 		{"a broken template of the request", map[string]string{templateFile: "x"}, Options{Encoder: bytewise{}}, `{"messages": [{"role": "user", "content": "SECRET"}], "chat_template": "{% for"}`, "its own chat template cannot be used"},
 		{"an end that is changed", map[string]string{templateFile: "x"}, Options{Encoder: bytewise{}}, `{"messages": [{"role": "user", "content": "SECRET"}], "add_generation_prompt": false, "continue_final_message": true}`, "changes the last message"},
 	} {
@@ -267,6 +268,23 @@ func TestLoadErrors(t *testing.T) {
 	}
 	if s := m.Summary(); s != "chat template of chat_template.jinja; tokenizer: bytes" {
 		t.Error(s)
+	}
+}
+
+// pipes is a file system of pipes that nobody writes to.
+type pipes struct{}
+
+func (pipes) Open(string) (fs.File, error) { panic("opening a pipe waits for a writer") }
+
+func (pipes) Stat(name string) (fs.FileInfo, error) {
+	return fstest.MapFS{name: {Mode: fs.ModeNamedPipe}}.Stat(name)
+}
+
+func TestLoadPipes(t *testing.T) {
+	t.Parallel()
+	_, err := Load(context.Background(), pipes{}, Options{})
+	if err == nil || err.Error() != "config.json is no regular file" {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -94,3 +94,20 @@ func newRendered(r template.Rendered, messages []Message) rendered {
 	parts := cover(known, r.Opening, Markup)
 	return rendered{r.Text, appendPart(parts, Part{span(r.Opening, len(r.Text)), Opening, -1, ""})}
 }
+
+// unseen are the messages that have text of which none is in the rendered chat.
+func (d *rendered) unseen(messages []Message) []int {
+	seen := make([]bool, len(messages))
+	for _, p := range d.parts {
+		if p.Message >= 0 && (p.Kind == Content || p.Kind == Call) {
+			seen[p.Message] = true
+		}
+	}
+	var out []int
+	for i := range messages {
+		if said := strings.TrimSpace(strings.Join(messages[i].Texts(), "")); said != "" && !seen[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}

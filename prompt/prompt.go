@@ -36,8 +36,9 @@ type Prompt struct {
 	// Doubt is how many tokens at the end may be others in the engine: those from an
 	// image on, in whose place it puts its own.
 	Doubt int
-	// LoRA and Salt are the request's own; both fold into the hashes of blocks.
-	LoRA, Salt string
+	// Model is the one that the request names, maybe by an alias. LoRA and Salt
+	// fold into the hashes of blocks.
+	Model, LoRA, Salt string
 	// Notes are what else the reader should know, such as parameters that were
 	// not taken into account.
 	Notes []string

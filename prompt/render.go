@@ -59,7 +59,7 @@ func (m *Model) Prompt(ctx context.Context, r *Request, o RenderOptions) (*Promp
 }
 
 func newPrompt(r *Request, o RenderOptions) *Prompt {
-	p := &Prompt{LoRA: o.LoRA, Salt: r.Salt, Notes: slices.Clone(r.Notes)}
+	p := &Prompt{Model: r.Model, LoRA: o.LoRA, Salt: r.Salt, Notes: slices.Clone(r.Notes)}
 	if p.LoRA == "" {
 		p.LoRA = r.LoRA
 	}
@@ -81,6 +81,9 @@ func (m *Model) write(ctx context.Context, p *Prompt, r *Request, o RenderOption
 		return errors.New("the chat template renders this chat to nothing")
 	}
 	p.Text, p.Parts, p.Template = out.text, out.parts, m.from
+	for _, i := range out.unseen(r.Messages) {
+		p.Notes = append(p.Notes, fmt.Sprintf("nothing of message %d, %s, is found in the rendered chat: the template leaves it out, or writes it otherwise", i, r.Messages[i].Role))
+	}
 	if m.warning != "" {
 		p.Notes = append(p.Notes, m.warning)
 	}
@@ -137,13 +140,13 @@ func (p *Prompt) use(r *Request, failed error) {
 	ours := p.Tokens
 	switch same := common(ours, r.Tokens); {
 	case failed != nil:
-		p.Notes = append(p.Notes, fmt.Sprintf("the ids of %s are shown without their text: %v", r.TokensFrom, failed))
+		p.Notes = append(p.Notes, fmt.Sprintf("the ids of %s count, and the text is left out: %v", r.TokensFrom, failed))
 	case ours == nil:
 	case same == len(ours) && same == len(r.Tokens):
 		p.Notes = append(p.Notes, fmt.Sprintf("the text makes the same tokens as %s", r.TokensFrom))
 		return
 	default:
-		p.Notes = append(p.Notes, fmt.Sprintf("our tokens differ from those of %s at token %s; theirs are shown, without their text", r.TokensFrom, group(same)))
+		p.Notes = append(p.Notes, fmt.Sprintf("our tokens differ from those of %s at token %s; theirs count, and our text is left out", r.TokensFrom, group(same)))
 	}
 	p.Text, p.Parts, p.Spans, p.Template, p.Encoder = "", nil, nil, "", ""
 	p.Tokens = slices.Clone(r.Tokens)
@@ -181,7 +184,7 @@ func (p *Prompt) doubtMedia(r *Request) {
 	p.Doubt = len(p.Tokens) - n
 	p.Notes = append(p.Notes, fmt.Sprintf(
 		"message %d holds %s: the engine puts placeholder tokens in its place and its hash into the extra keys of their blocks, so tokens from %s on cannot be compared",
-		first.Message+1, article(first.Kind), group(n)))
+		first.Message, article(first.Kind), group(n)))
 }
 
 func article(kind string) string {

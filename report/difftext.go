@@ -105,10 +105,7 @@ func extent(s *diff.Span, e *diff.Extent) string {
 
 // where says in which message a span is.
 func where(s *diff.Span) string {
-	at := s.A.Where
-	if at.Message < 0 && at.Part != prompt.Tools {
-		at = s.B.Where
-	}
+	at := s.Where()
 	out := at.Part.String()
 	if at.Message >= 0 {
 		out = "message " + strconv.Itoa(at.Message)
@@ -126,7 +123,7 @@ func where(s *diff.Span) string {
 func diffReuse(b *strings.Builder, d *diff.Diff) {
 	r := &d.Reuse
 	switch {
-	case !d.HasTokens || d.Namespace != "":
+	case !d.HasTokens || d.Namespace != "" || d.Relation == diff.Equal || d.Relation == diff.Extends: // the summary says it all
 	case r.Lost == 0 && r.Removed <= r.Now:
 		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would gain nothing.\n", plural(r.Now, "full block"))
 	default:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/route"
@@ -72,6 +73,18 @@ func TestExplainText(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
+	}
+	hostile := decided(t, 1)
+	hostile.Notes = append(hostile.Notes, "a template says \x1b[31mno\nyes")
+	hostile.Divergence = &explain.Divergence{
+		Parting: index.Parting{Token: 7, Replica: "a", Known: true, Foreign: true, Asked: []wire.Token{1}},
+		Diff:    &diff.Diff{Relation: diff.Unrelated, A: diff.Place{Byte: -1}, B: diff.Place{Byte: -1}},
+	}
+	got = show(hostile, "")
+	if !strings.Contains(got, "note: a template says ?[31mno yes\n") || strings.Contains(got, "differs  ") ||
+		!strings.Contains(got, "What follows has too little in common") ||
+		!strings.Contains(got, "token 7 (both from 0): a holds the chain that runs alongside it longest, but under another cache salt or LoRA (--salt, --lora).") {
+		t.Error(got)
 	}
 	if got := show(decided(t, 1), ""); !strings.HasPrefix(got, "It goes to r00?[31m, it alone is eligible.\n") {
 		t.Error(got)

@@ -129,6 +129,8 @@ type jsonDiverges struct {
 	// then the block's first one.
 	TokenKnown bool `json:"token_known"`
 	Lost       int  `json:"blocks_lost"`
+	// Foreign says that the nearest chain is of another LoRA or cache salt.
+	Foreign bool `json:"foreign"`
 	// Diff says what parts the prompt, b, from a stored chain, a; null where no
 	// chain's tokens were kept.
 	Diff *jsonDiff `json:"diff"`
@@ -160,7 +162,7 @@ func ExplainJSON(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 		j.Asked = append(j.Asked, row)
 	}
 	if d := a.Divergence; d != nil {
-		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost, nil}
+		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost, d.Foreign, nil}
 		if d.Diff != nil {
 			j.Diverges.Diff = diffJSON(d.Diff)
 		}

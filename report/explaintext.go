@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
@@ -36,7 +37,7 @@ func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 	routers(&b, a)
 	settings(&b, a)
 	for _, n := range a.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		fmt.Fprintf(&b, "note: %s\n", wire.Printable(n))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -202,12 +203,16 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	case d.Replica != "":
 		who = name(d.Replica) + " holds the nearest chain, whose tokens were not kept"
 	}
-	if d.Foreign && len(d.Asked) == 0 {
+	foreign := d.Foreign && len(d.Asked) == 0
+	switch {
+	case d.Foreign && len(d.Asked) > 0 && d.Known:
+		who += ", but under another cache salt or LoRA (--salt, --lora)"
+	case foreign:
 		who = name(d.Replica) + " holds the same tokens under another cache salt or LoRA (--salt, --lora)"
 	}
 	fmt.Fprintf(b, "It leaves all stored chains in block %s at token %s (both from 0): %s. From there on no cache has it (%s).\n",
 		group(uint64(d.Block)), group(uint64(d.Token)), who, plural(d.Lost, "full block"))
-	if d.Diff == nil {
+	if d.Diff == nil || foreign { // other chains have less in common
 		return
 	}
 	const stored, here = "the stored chain", "this prompt"
@@ -215,7 +220,12 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 		fmt.Fprintf(b, "What parts it from a stored chain: %s.\n", what)
 	}
 	diffPlaces(b, d.Diff, stored, here)
-	diffSpans(b, d.Diff, stored, here)
+	switch {
+	case len(d.Diff.Spans) > 0:
+		diffSpans(b, d.Diff, stored, here)
+	case d.Diff.Relation == diff.Unrelated:
+		b.WriteString("What follows has too little in common to say what differs.\n")
+	}
 }
 
 // routers sets what routers said beside ours.

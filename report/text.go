@@ -374,7 +374,7 @@ func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return strconv.Itoa(n) + " " + one + "s"
+	return group(uint64(n)) + " " + one + "s"
 }
 
 func or(s, otherwise string) string {

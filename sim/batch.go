@@ -35,7 +35,7 @@ func appendEvent(dst []byte, e *wire.Event) []byte {
 	return append(dst, e.Raw...)
 }
 
-// appendStored has the fields that an engine without adapters sends.
+// appendStored has the fields that vLLM sends, but for the number of an adapter.
 func appendStored(dst []byte, e *wire.Event) []byte {
 	dst = msgp.AppendMapHeader(dst, 11)
 	dst = appendTag(dst, "BlockStored")
@@ -53,10 +53,22 @@ func appendStored(dst []byte, e *wire.Event) []byte {
 	dst = msgp.AppendInt(msgp.AppendString(dst, "block_size"), e.BlockSize)
 	dst = msgp.AppendNil(msgp.AppendString(dst, "lora_id"))
 	dst = appendText(dst, "medium", e.Medium)
-	dst = msgp.AppendNil(msgp.AppendString(dst, "lora_name"))
-	dst = msgp.AppendArrayHeader(msgp.AppendString(dst, "extra_keys"), uint32(len(e.Extra)))
-	for range e.Extra {
+	dst = msgp.AppendString(dst, "lora_name")
+	if e.LoRAName != "" {
+		dst = msgp.AppendString(dst, e.LoRAName)
+	} else {
 		dst = msgp.AppendNil(dst)
+	}
+	dst = msgp.AppendArrayHeader(msgp.AppendString(dst, "extra_keys"), uint32(len(e.Extra)))
+	for _, keys := range e.Extra {
+		if keys == nil {
+			dst = msgp.AppendNil(dst)
+			continue
+		}
+		dst = msgp.AppendArrayHeader(dst, uint32(len(keys)))
+		for _, k := range keys {
+			dst = msgp.AppendString(dst, k.Text)
+		}
 	}
 	dst = msgp.AppendInt(msgp.AppendString(dst, "group_idx"), 0)
 	return appendText(dst, "kv_cache_spec_kind", e.Spec)

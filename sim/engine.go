@@ -56,6 +56,9 @@ type Job struct {
 	Output []wire.Token
 	// SkipRead computes the whole prompt anew, as for prompt_logprobs.
 	SkipRead bool
+	// LoRA is the adapter, also its path, and Salt the cache salt: jobs that differ in
+	// one of them share no block.
+	LoRA, Salt string
 	// ID is the caller's.
 	ID int
 }
@@ -117,6 +120,7 @@ func NewEngine(opt EngineOptions) (*Engine, error) {
 	if !ok {
 		return nil, fmt.Errorf("block hashes cannot start from %q", opt.Seed)
 	}
+	recipe.Form = blockhash.Tagged // of vLLM from 0.31 on
 	return &Engine{opt: opt, recipe: recipe, pool: newPool(opt.Blocks)}, nil
 }
 
@@ -133,7 +137,7 @@ func (e *Engine) Submit(j Job) error {
 	tokens := slices.Concat(j.Prompt, j.Output)
 	e.waiting = append(e.waiting, &sequence{
 		job: j, tokens: tokens, n: len(j.Prompt), cached: -1,
-		chain: chain{recipe: e.recipe, size: e.opt.BlockSize, tokens: tokens},
+		chain: chain{recipe: e.recipe, size: e.opt.BlockSize, tokens: tokens, of: blockhash.Context{LoRA: j.LoRA, LoRAPath: j.LoRA, Salt: j.Salt}},
 	})
 	return nil
 }
@@ -255,7 +259,10 @@ func (e *Engine) compute(s *sequence, n int) {
 	ev := wire.Event{
 		Kind: wire.Stored, BlockSize: size, Medium: medium, Spec: "full_attention",
 		Tokens: slices.Clone(s.tokens[s.stored*size : full*size]),
-		Extra:  make([][]wire.ExtraKey, full-s.stored),
+		Extra:  make([][]wire.ExtraKey, full-s.stored), LoRAName: s.job.LoRA,
+	}
+	for i := range ev.Extra {
+		ev.Extra[i] = s.job.extra(s.stored + i)
 	}
 	parent := wire.Handle{}
 	if s.stored > 0 {
@@ -270,6 +277,18 @@ func (e *Engine) compute(s *sequence, n int) {
 	}
 	s.stored = full
 	e.pool.events = append(e.pool.events, ev)
+}
+
+// extra are the extra keys of block i as vLLM publishes them, none for most.
+func (j *Job) extra(i int) []wire.ExtraKey {
+	var out []wire.ExtraKey
+	if j.LoRA != "" {
+		out = append(out, wire.ExtraKey{Text: j.LoRA})
+	}
+	if j.Salt != "" && i == 0 {
+		out = append(out, wire.ExtraKey{Text: j.Salt})
+	}
+	return out
 }
 
 // preempt stops the request that began last. It begins anew before all that
@@ -297,7 +316,8 @@ func (e *Engine) Reset(force bool) bool {
 	return true
 }
 
-// Match is how many tokens of a prompt would come from the cache now.
+// Match is how many tokens of a prompt, without LoRA or salt, would come from the
+// cache now.
 func (e *Engine) Match(prompt []wire.Token) int {
 	s := sequence{n: len(prompt), chain: chain{recipe: e.recipe, size: e.opt.BlockSize, tokens: prompt}}
 	return len(e.lookUp(&s)) * e.opt.BlockSize
@@ -333,6 +353,7 @@ type chain struct {
 	recipe blockhash.Recipe
 	size   int
 	tokens []wire.Token
+	of     blockhash.Context
 	links  []blockhash.Link
 }
 
@@ -345,7 +366,7 @@ func (c *chain) link(i int) uint64 {
 			parent = c.links[at-1].Digest
 		}
 		links, err := blockhash.Chain(c.recipe, parent, blockhash.Run[wire.Token]{
-			Tokens: c.tokens[at*c.size : (at+1)*c.size], BlockSize: c.size,
+			Context: c.of, Tokens: c.tokens[at*c.size : (at+1)*c.size], BlockSize: c.size,
 		})
 		if err != nil { // vLLM's recipes fail on extra keys alone
 			panic(err)

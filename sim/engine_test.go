@@ -226,6 +226,56 @@ func TestEngineReset(t *testing.T) {
 	}
 }
 
+// TestEngineNamespaces: jobs of another adapter or salt share no block, and their
+// blocks come with the extra keys that vLLM publishes: the adapter's name with
+// each, the salt with the first.
+func TestEngineNamespaces(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, EngineOptions{Blocks: 40, BlockSize: 4})
+	key := func(texts ...string) []wire.ExtraKey {
+		var out []wire.ExtraKey
+		for _, s := range texts {
+			out = append(out, wire.ExtraKey{Text: s})
+		}
+		return out
+	}
+	hashes := map[wire.Handle]bool{}
+	for _, tt := range []struct {
+		lora, salt string
+		extra      [][]wire.ExtraKey
+	}{
+		{"", "", [][]wire.ExtraKey{nil, nil}},
+		{"l", "", [][]wire.ExtraKey{key("l"), key("l")}},
+		{"", "s", [][]wire.ExtraKey{key("s"), nil}},
+		{"l", "s", [][]wire.ExtraKey{key("l", "s"), key("l")}},
+	} {
+		for again := range 2 {
+			submit(t, e, Job{Prompt: tokens(1, 9), Output: tokens(50, 1), LoRA: tt.lora, Salt: tt.salt})
+			events, served := finish(t, e)
+			if want := 8 * again; len(served) != 1 || served[0].Cached != want {
+				t.Errorf("%+v, time %d: %+v, want %d cached", tt, again, served, want)
+			}
+			if again == 1 {
+				continue
+			}
+			b, err := wire.Decode("", 0, AppendBatch(nil, 1, events, 0))
+			if err != nil || len(b.Events) != 1 {
+				t.Fatal(b, err)
+			}
+			got := b.Events[0]
+			if got.LoRAName != tt.lora || !gocmp.Equal(got.Extra, tt.extra) {
+				t.Errorf("%+v: published as %+v", tt, got)
+			}
+			for _, h := range got.Hashes {
+				if hashes[h] {
+					t.Errorf("%+v: %v is a block of another", tt, h)
+				}
+				hashes[h] = true
+			}
+		}
+	}
+}
+
 func TestEngineRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := NewEngine(EngineOptions{Blocks: -1}); err == nil {

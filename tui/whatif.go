@@ -158,7 +158,7 @@ func (v *whatIf) ask(s *scene, again bool, read func(context.Context) (*script, 
 		if a.prompt, a.err = read(ctx); a.err != nil {
 			return a
 		}
-		q.Tokens, q.LoRA, q.Salt = a.prompt.Tokens, a.prompt.LoRA, a.prompt.Salt
+		q.Tokens, q.Named, q.LoRA, q.Salt = a.prompt.Tokens, a.prompt.Model, a.prompt.LoRA, a.prompt.Salt
 		if a.answer, a.err = feed.Ask(ctx, observe.Question{Tokens: q.Tokens, Model: q.Model, LoRA: q.LoRA, Salt: q.Salt}); a.err == nil {
 			a.why, a.whyNot = feed.Explain(ctx, q)
 		}

@@ -174,7 +174,9 @@ func TestWhatIfParting(t *testing.T) {
 		change func(*observe.Parting)
 		want   string
 	}{
-		{func(p *observe.Parting) { p.Known = false }, "r5 holds the nearest one, whose tokens were not kept"},
+		{func(p *observe.Parting) { p.Foreign = true }, "runs alongside it longest, but under another cache salt or LoRA."},
+		{func(p *observe.Parting) { p.Asked = nil }, "r5 holds the same tokens under another cache salt or LoRA."},
+		{func(p *observe.Parting) { p.Foreign, p.Known = false, false }, "r5 holds the nearest one, whose tokens were not kept"},
 		{func(p *observe.Parting) { p.Replica, p.Stored = "", nil }, "none goes on from there"},
 		{func(p *observe.Parting) { p.Block, p.Token = 0, 0 }, "No resident chain begins with its first token."},
 	} {

@@ -329,12 +329,16 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 		who = "none goes on from there"
 	case !p.Known:
 		who = nameOf(p.Replica) + " holds the nearest one, whose tokens were not kept"
+	case p.Foreign && len(p.Asked) == 0:
+		who = nameOf(p.Replica) + " holds the same tokens under another cache salt or LoRA"
+	case p.Foreign:
+		who += ", but under another cache salt or LoRA"
 	}
 	words := fmt.Sprintf("It parts from every resident chain in block %s at token %s (from 0): %s.", group(p.Block), group(p.Token), who)
 	if d := v.divergence(); d != nil && d.Block == p.Block {
 		words += " From there on no cache has it (" + plural(d.Lost, "full block") + ")."
 	}
-	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil {
+	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil && !(p.Foreign && len(p.Asked) == 0) {
 		if what := d.Diff.Difference("the stored chain", "this prompt"); what != "" {
 			words += " What parts them: " + clean(what) + "."
 		}

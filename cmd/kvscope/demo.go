@@ -108,7 +108,7 @@ func (d *demo) run(cmd *cobra.Command) error {
 		return inputError(err)
 	}
 	defer engines.Close()
-	src, err := followDemo(ctx, engines)
+	src, err := followDemo(ctx, engines, tap.Options{})
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func demoNotice(faults []string) string {
 
 // followDemo listens to a simulated fleet as to a real one, which says itself
 // where its sockets are.
-func followDemo(ctx context.Context, engines *sim.Fleet) (*following, error) {
+func followDemo(ctx context.Context, engines *sim.Fleet, opt tap.Options) (*following, error) {
 	var spec fleet.Spec
 	for _, m := range engines.Members() {
 		spec.Replicas = append(spec.Replicas, fleet.Replica{Name: m.Name, Engine: m.URL})
@@ -181,7 +181,7 @@ func followDemo(ctx context.Context, engines *sim.Fleet) (*following, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := attach(ctx, tap.Options{}, finder.Run, fleet.NewScraper(fleet.Options{}).Run)
+	a := attach(ctx, opt, finder.Run, fleet.NewScraper(fleet.Options{}).Run)
 	return a.following(observe.Options{
 		Name: "simulated fleet", Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: defaultMaxIndex},
 	}), nil

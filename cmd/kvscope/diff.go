@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/report"
@@ -13,6 +14,7 @@ func newDiff() *cobra.Command {
 	var p promptFlags
 	var size int
 	var json bool
+	var viewB string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Say where two prompts part, what is written there, and what it costs",
@@ -34,7 +36,7 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 			texts, names := [2][]byte{}, [2]string{}
 			for i, arg := range args {
 				var err error
-				if texts[i], names[i], err = argument(arg, cmd.InOrStdin(), i > 0 && args[0] == "-"); err != nil {
+				if texts[i], names[i], err = p.argument(arg, cmd.InOrStdin(), i > 0 && args[0] == "-"); err != nil {
 					return err
 				}
 			}
@@ -45,12 +47,20 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 			}
 			var prompts [2]*prompt.Prompt
 			for i := range prompts {
+				if i == 1 && viewB != "" {
+					p.view = viewB
+				}
 				if prompts[i], _, err = p.prompt(ctx, m, texts[i], names[i]); err != nil {
 					return err
 				}
 			}
 			opt := diff.Options{BlockSize: size}
 			if m != nil {
+				if m.Tokenizer != nil {
+					for i, p := range prompts {
+						prompts[i] = explain.Spelled(p, speech{m})
+					}
+				}
 				opt.Encode = func(text string) ([]wire.Token, []prompt.Span, error) { return speech{m}.Encode(ctx, text) }
 			}
 			d, err := diff.Compare(prompts[0], prompts[1], opt)
@@ -66,6 +76,7 @@ Text needs the model's tokenizer: --tokenizer DIR.`,
 	}
 	p.add(cmd)
 	jsonFlag(cmd, &json)
+	cmd.Flags().StringVar(&viewB, "view-b", "", "--view of B alone, so that a request can be compared with what a router sees of it")
 	cmd.Flags().IntVar(&size, "block-size", 16, "tokens of a block")
 	return cmd
 }

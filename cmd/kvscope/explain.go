@@ -170,7 +170,11 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 	case f.tokenIDs != "-":
 		arg = "@" + f.tokenIDs
 	}
-	text, what, err := argument(arg, cmd.InOrStdin(), taken)
+	text, what, err := f.prompt.argument(arg, cmd.InOrStdin(), taken)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := f.prompt.model(cmd.Context())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,18 +184,16 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 			return nil, nil, usageError("%s: %w", what, err)
 		}
 		q.Tokens, q.LoRA, q.Salt = tokens, f.prompt.lora, f.prompt.salt
-		return nil, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
-	}
-	m, err := f.prompt.model(cmd.Context())
-	if err != nil {
-		return nil, nil, err
+		return m, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
 	}
 	p, r, err := f.prompt.prompt(cmd.Context(), m, text, what)
-	if err == nil && p.Tokens == nil {
-		err = usageError("%s: %w", what, errNoTokenizer)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case p.Tokens == nil && m == nil:
+		return nil, nil, usageError("%s: %w", what, errNoTokenizer)
+	case p.Tokens == nil:
+		return nil, nil, usageError("%s: there is nothing to look for: %s", what, firstOf(strings.Join(p.Notes, "; "), "it is empty"))
 	}
 	q.Tokens, q.Named, q.LoRA, q.Salt = p.Tokens, r.Model, p.LoRA, p.Salt
 	return m, p, nil

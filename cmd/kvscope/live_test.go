@@ -22,6 +22,7 @@ import (
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/sim"
+	"github.com/kvscope/kvscope/tap"
 )
 
 // comparable gives a report as JSON without what tells a live one from that of
@@ -62,7 +63,7 @@ func TestLiveIsTrueAndRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engines.Close()
-	src, err := followDemo(ctx, engines)
+	src, err := followDemo(ctx, engines, tap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/prompt/remote"
 )
 
 // promptFlags are those of commands that take a prompt.
@@ -21,6 +22,7 @@ type promptFlags struct {
 	view       string
 	cut        int
 	lora, salt string
+	errs       io.Writer
 }
 
 func (p *promptFlags) add(cmd *cobra.Command) {
@@ -43,6 +45,9 @@ func (p *promptFlags) model(ctx context.Context) (*prompt.Model, error) {
 		return nil, nil
 	}
 	m, err := p.words.load(ctx, nil)
+	if err == nil && p.words.dir != "" {
+		err = m.Tokenizes()
+	}
 	if err != nil {
 		return nil, inputError(err)
 	}
@@ -57,7 +62,9 @@ func (p *promptFlags) read(text []byte) (*prompt.Request, error) {
 	r, err := prompt.Parse(text)
 	var file *prompt.FileError
 	if errors.As(err, &file) {
+		stop := waiting(p.errs, file.Name)
 		body, err := readPrompt(file.Name)
+		stop()
 		if err != nil {
 			return nil, fmt.Errorf("the body of the command: %w", err)
 		}
@@ -75,14 +82,14 @@ func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Reque
 	switch {
 	case m == nil && p.view != "":
 		return nil, errNoTokenizer
-	case m == nil && r.Tokens != nil:
+	case m == nil && (r.Tokens != nil || len(r.Messages) == 0):
 		out := bare(r)
-		if p.lora != "" {
-			out.LoRA = p.lora
+		out.LoRA = firstOf(p.lora, r.LoRA)
+		if r.Tokens == nil {
+			out.Text = r.Text
+			out.Parts = []prompt.Part{{Span: prompt.Span{End: len(r.Text)}, Kind: prompt.Plain, Message: -1}}
 		}
 		return out, nil
-	case m == nil && len(r.Messages) == 0:
-		return &prompt.Prompt{Text: r.Text, Parts: []prompt.Part{{Span: prompt.Span{End: len(r.Text)}, Kind: prompt.Plain, Message: -1}}, Notes: r.Notes}, nil
 	case m == nil:
 		return nil, errNoTokenizer
 	case p.view != "":
@@ -91,21 +98,26 @@ func (p *promptFlags) make(ctx context.Context, m *prompt.Model, r *prompt.Reque
 	return m.Prompt(ctx, r, opt)
 }
 
+// onCommandLine is what a prompt is that was given as an argument.
+const onCommandLine = "the prompt"
+
 // argument reads what was given as TEXT, @FILE or -, and says what it was. taken
 // says that standard input brings something else.
-func argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
+func (p *promptFlags) argument(arg string, stdin io.Reader, taken bool) (text []byte, what string, err error) {
 	file, isFile := strings.CutPrefix(arg, "@")
 	switch {
 	case arg == "-" && taken:
 		return nil, "", usageError("only one thing can come from standard input")
 	case arg == "-":
 		what = "standard input"
+		defer waiting(p.errs, what)()
 		text, err = limited(stdin)
 	case isFile:
 		what = file
+		defer waiting(p.errs, what)()
 		text, err = readPrompt(file)
 	default:
-		return []byte(arg), "the prompt", nil
+		return []byte(arg), onCommandLine, nil
 	}
 	if err != nil {
 		return nil, "", inputError(fmt.Errorf("the prompt of %s: %w", what, err))
@@ -116,10 +128,17 @@ func argument(arg string, stdin io.Reader, taken bool) (text []byte, what string
 // prompt reads an argument and makes a prompt of it.
 func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, what string) (*prompt.Prompt, *prompt.Request, error) {
 	r, err := p.read(text)
-	if err != nil {
+	if err != nil && what == onCommandLine {
 		return nil, nil, usageError("%s: %w", what, err)
 	}
+	if err != nil {
+		return nil, nil, inputError(fmt.Errorf("%s: %w", what, err))
+	}
 	out, err := p.make(ctx, m, r)
+	var engine *remote.Error
+	if errors.As(err, &engine) {
+		return nil, nil, inputError(fmt.Errorf("%s: %w", what, err))
+	}
 	if err != nil {
 		return nil, nil, usageError("%s: %w", what, err)
 	}
@@ -127,4 +146,13 @@ func (p *promptFlags) prompt(ctx context.Context, m *prompt.Model, text []byte, 
 }
 
 // settle is wordFlags.settle.
-func (p *promptFlags) settle(cmd *cobra.Command) error { return p.words.settle(cmd, os.Getenv) }
+func (p *promptFlags) settle(cmd *cobra.Command) error {
+	p.errs = cmd.ErrOrStderr()
+	switch {
+	case p.cut < 0:
+		return usageError("--cut %d: give bytes, such as 8388608", p.cut)
+	case p.cut > 0 && p.view != "cut":
+		return usageError("--cut is for --view cut: give that too, or leave it out")
+	}
+	return p.words.settle(cmd, os.Getenv)
+}

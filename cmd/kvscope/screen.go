@@ -17,6 +17,7 @@ import (
 	"github.com/kvscope/kvscope/docs"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/tui"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // screen holds the flags of every command that shows something on a terminal,
@@ -57,7 +58,7 @@ func (s *screen) shown(cmd *cobra.Command) bool { return usable(cmd) && !s.plain
 
 // show runs the UI, and then says in plain text what was seen last.
 func (s *screen) show(ctx context.Context, cmd *cobra.Command, opt tui.Options) error {
-	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readPrompt, editor, docs.Page
+	opt.WriteFile, opt.OpenFile, opt.Editor, opt.Page = writeNew, readRegular, editor, docs.Page
 	opt.CopyNative = nativeClipboard(opt.Look.Remote)
 	env := os.Environ()
 	if s.color == "always" {
@@ -120,6 +121,17 @@ var errTooLong = errors.New("longer than 64 MB")
 // maxPromptFile is the longest file that is taken for a prompt.
 const maxPromptFile = 64 << 20
 
+// silence is how long an input may take without a word.
+const silence = 2 * time.Second
+
+// waiting says what is waited for, unless it is stopped before: a pipe that nobody
+// writes to, or a terminal that nobody types at, never ends.
+func waiting(errs io.Writer, what string) (stop func() bool) {
+	return time.AfterFunc(silence, func() {
+		fmt.Fprintf(errs, "kvscope: waiting for the end of %s\n", wire.Printable(what))
+	}).Stop
+}
+
 func readPrompt(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,6 +139,18 @@ func readPrompt(path string) ([]byte, error) {
 	}
 	defer f.Close() // only read from
 	return limited(f)
+}
+
+// readRegular reads a prompt's file for the screen, which no pipe may keep waiting.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readPrompt(path)
 }
 
 // limited reads what may be a prompt.

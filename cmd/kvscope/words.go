@@ -40,9 +40,9 @@ const maxTemplateFile = 1 << 20
 
 // settle takes what was not given from the environment and the configuration.
 func (w *wordFlags) settle(cmd *cobra.Command, getenv func(string) string) error {
-	var path string
+	path := getenv(variable("config"))
 	if f := cmd.Flags().Lookup("config"); f != nil {
-		path = firstOf(f.Value.String(), getenv(variable("config")))
+		path = firstOf(f.Value.String(), path)
 	}
 	cfg, _, err := readConfig(path, getenv)
 	if err != nil {
@@ -50,7 +50,8 @@ func (w *wordFlags) settle(cmd *cobra.Command, getenv func(string) string) error
 	}
 	w.dir = firstOf(w.dir, getenv(variable("tokenizer")), cfg.Tokenizer)
 	w.template = firstOf(w.template, getenv(variable("chat-template")), cfg.ChatTemplate)
-	if w.args != "" && !json.Valid([]byte(w.args)) {
+	var args map[string]json.RawMessage
+	if w.args != "" && (json.Unmarshal([]byte(w.args), &args) != nil || args == nil) {
 		return usageError(`--template-args: give a JSON object, such as {"enable_thinking": false}`)
 	}
 	if w.with != "go" && w.with != "rust" && !strings.Contains(w.with, "://") {
@@ -102,7 +103,14 @@ func (w *wordFlags) load(ctx context.Context, progress func(stage string, done, 
 
 // rust gives HuggingFace's own tokenizers for a model.
 func rust(files fs.FS) (prompt.Encoder, error) {
-	data, err := fs.ReadFile(files, "tokenizer.json")
+	info, err := fs.Stat(files, "tokenizer.json")
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("tokenizer.json is no regular file")
+	}
+	var data []byte
+	if err == nil {
+		data, err = fs.ReadFile(files, "tokenizer.json")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--tokenize-with rust needs a tokenizer.json (--tokenizer DIR): %w", err)
 	}
@@ -141,8 +149,10 @@ func modelFolder(name string, getenv func(string) string) (string, error) {
 		return filepath.Dir(name), nil
 	case err == nil:
 		return "", fmt.Errorf("%s is no folder: give the model's, which holds tokenizer.json", name)
-	case strings.Count(name, "/") != 1 || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
+	case strings.Count(name, "/") > 1 || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
+		return "", fmt.Errorf("there is no folder %s: give the folder with tokenizer.json, or a model's name such as Qwen/Qwen3-8B", name)
 	}
 	hub := getenv("HF_HUB_CACHE")
 	if hub == "" {
@@ -222,6 +232,9 @@ func (w *words) done(m *prompt.Model, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.model, w.err, w.state = m, err, ""
+	if err == nil {
+		err = m.Tokenizes() // a chat template alone is something
+	}
 	if err != nil {
 		w.state = "no tokenizer: " + err.Error()
 	}
@@ -269,7 +282,7 @@ func (w *words) Read(ctx context.Context, text string) (*prompt.Prompt, error) {
 
 // bare is a prompt of which only the tokens are known.
 func bare(r *prompt.Request) *prompt.Prompt {
-	p := &prompt.Prompt{Tokens: r.Tokens, Salt: r.Salt, LoRA: r.LoRA, Notes: slices.Clone(r.Notes)}
+	p := &prompt.Prompt{Tokens: r.Tokens, Model: r.Model, Salt: r.Salt, LoRA: r.LoRA, Notes: slices.Clone(r.Notes)}
 	if r.TokensFrom != "" {
 		p.Notes = append(p.Notes, "read from "+r.TokensFrom)
 	}

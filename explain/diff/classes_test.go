@@ -2,6 +2,7 @@ package diff_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,6 +32,16 @@ func TestClasses(t *testing.T) {
 		{"US date", "11/30/2026", "12/01/2026", diff.Date, "day", ""},
 		{"words date", "November 30th, 2026", "December 1st, 2026", diff.Date, "day", ""},
 		{"short day", "Tue Jun 16 2026", "Wed Jun 17 2026", diff.Date, "day", ""},
+		{"full stop behind pm", "Sunday, November 30, 2025 9:59 PM. Begin.", "Sunday, November 30, 2025 10:00 PM. Begin.", diff.Timestamp, "minute", "Sunday, November 30, 2025 9:59 PM"},
+		{"p.m.", "at 9:59 p.m.", "at 10:00 p.m.", diff.Timestamp, "minute", "9:59 p.m."},
+		{"short US date", "11/30/25", "12/01/25", diff.Date, "day", ""},
+		{"Chinese date", "今天是2025年11月30日", "今天是2025年12月1日", diff.Date, "day", "2025年11月30日"},
+		{"Japanese date and weekday", "2025年11月30日 (日曜)", "2025年12月1日 (月曜)", diff.Date, "day", "2025年11月30日"},
+		{
+			"recent commits", "Current branch: main\n\nRecent commits:\n3bb47cf Render templates\n98a7b38 Take prompts",
+			"Current branch: main\n\nRecent commits:\n0e0755b Read bodies\n3bb47cf Render templates", diff.GitStatus, "2 lines, then 2",
+			"3bb47cf Render templates\n98a7b38 Take prompts\n",
+		},
 		{"counter", "turn 9", "turn 10", diff.Counter, "+1", "9"},
 		{"version", "v1.2.3", "v1.2.4", diff.Edit, "", "3"},
 		{"hash", "d41d8cd98f00b204e9800998ecf8427e", "9e107d9d372bb6826bd81d3542a419d6", diff.ID, "32 hex digits", ""},
@@ -62,6 +73,51 @@ func TestClasses(t *testing.T) {
 				t.Errorf("%v (%s): %q, %q, want %v (%s): %q", s.Class, s.Detail, s.A.Text, s.B.Text, tt.class, tt.detail, want)
 			}
 		})
+	}
+}
+
+// What stands behind an image is the engine's to tell: two prompts that read alike
+// can hold different ones.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	text := "Help." + filler("x", 62) // 64 tokens
+	a, b := plain(text), plain(text)
+	b.Doubt = 40 // the first 24 are sure
+	const suffix = "; tokens from 24 on cannot be compared, since the engine puts media there"
+	d := compare(t, a, b, 16)
+	if got, want := d.Summary("A", "B"), "A and B are equal: 24 tokens, 1 full block"+suffix; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if d.Reuse.Now != 1 || d.Reuse.Moved != 1 || d.Reuse.Removed != 1 || d.Reuse.Lost != 0 {
+		t.Errorf("%+v", d.Reuse)
+	}
+	b = plain("Now: 14:02:31 " + text)
+	a = plain("Now: 14:02:52 " + text)
+	a.Doubt = 20
+	sure := len(a.Tokens) - 20
+	d = compare(t, a, b, 4)
+	if d.Reuse.Moved != sure/4 || d.Reuse.Lost != sure/4-d.Reuse.Now || !strings.HasSuffix(d.Summary("A", "B"), "since the engine puts media there") {
+		t.Errorf("%+v: %s", d.Reuse, d.Summary("A", "B"))
+	}
+}
+
+// What is only at the end of one side's message belongs to that message, not to
+// the markup of the next.
+func TestEndOfMessage(t *testing.T) {
+	t.Parallel()
+	text := "Help." + filler("x", 40)
+	for _, pair := range [][2]string{{text, text + " "}, {text + " ", text}, {text, text + " More."}} {
+		a, b := chat(pair[0], "Where?"), chat(pair[1], "Where?")
+		for _, p := range []*prompt.Prompt{a, b} {
+			p.Parts[2].Message, p.Parts[2].Role = 1, "user" // as package prompt has what is between two messages
+		}
+		d := compare(t, a, b, 16)
+		if got := d.Summary("A", "B"); !strings.Contains(got, "in message 0, system") {
+			t.Error(got)
+		}
+		if w := d.Spans[0].Where(); w.Message != 0 || w.Part != prompt.Content {
+			t.Errorf("%+v", w)
+		}
 	}
 }
 
@@ -151,7 +207,7 @@ func TestChain(t *testing.T) {
 	if s := d.Spans[0]; s.Class != diff.Edit || s.Kind != diff.Replaced || !d.NeedsText || d.Common != 24 || s.B.From != -1 || s.A.Text != "0" {
 		t.Errorf("without text: %+v at %d", s, d.Common)
 	}
-	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give --tokenizer") {
+	if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], "give the tokenizer that they are of") {
 		t.Errorf("notes %q", d.Notes)
 	}
 }
@@ -180,6 +236,29 @@ func TestTokenOrder(t *testing.T) {
 	}
 	if d.Reuse != (diff.Reuse{Now: 2, Moved: 13, Removed: 13, Lost: 11}) { // 215 tokens
 		t.Errorf("%+v", d.Reuse)
+	}
+}
+
+// Numbers all over a text have the same digits sooner or later; that is no order.
+func TestTokenOrderOfDigits(t *testing.T) {
+	t.Parallel()
+	text := func(step int) string {
+		var b strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&b, "w%d x%d same words here now ", i, i*7919%1000+step)
+		}
+		return b.String() + filler("x", 40)
+	}
+	for _, bare := range []bool{false, true} {
+		a, b := plain(text(0)), plain(text(1))
+		if bare {
+			a, b = &prompt.Prompt{Tokens: a.Tokens}, &prompt.Prompt{Tokens: b.Tokens}
+		}
+		for _, s := range compare(t, a, b, 16).Spans {
+			if s.Class == diff.ListOrder {
+				t.Errorf("text %t: %v at %d to %d: %q", !bare, s.Class, s.A.Start, s.A.End, s.A.Text)
+			}
+		}
 	}
 }
 

@@ -52,6 +52,9 @@ type Diff struct {
 	// they share: the first that differs is token Common, in block Common/BlockSize.
 	Tokens        [2]int
 	Common, Block int
+	// Certain is how many leading tokens can be compared: behind them stands what the
+	// engine makes of media.
+	Certain int
 	// A and B are where they part on either side.
 	A, B Place
 	// Spans are the differences in order, the first MaxSpans of them; More are left.
@@ -105,6 +108,15 @@ type Span struct {
 	Rejoins bool
 }
 
+// Where says in which part of the prompts the span is: of the side that has a text
+// there and, where both have, A's if it is known.
+func (s *Span) Where() Where {
+	if s.A.empty() && !s.B.empty() || !s.A.known() {
+		return s.B.Where
+	}
+	return s.A.Where
+}
+
 // Extent is one side of a span.
 type Extent struct {
 	// Start and End are tokens, half-open.
@@ -116,6 +128,11 @@ type Extent struct {
 	// Text is at most MaxText bytes of it.
 	Text string
 }
+
+func (e *Extent) empty() bool { return e.Start == e.End && e.From == e.To }
+
+// known reports whether a message or the tools are named.
+func (w Where) known() bool { return w.Message >= 0 || w.Part == prompt.Tools }
 
 // Reuse counts full blocks; the package's comment defines each number.
 type Reuse struct {
@@ -152,6 +169,12 @@ func Compare(a, b *prompt.Prompt, opt Options) (*Diff, error) {
 	if c.counted {
 		d.Tokens = [2]int{len(a.Tokens), len(b.Tokens)}
 		d.Block = d.Common / opt.BlockSize
+		d.Certain = max(len(a.Tokens), len(b.Tokens))
+		for _, p := range []*prompt.Prompt{a, b} {
+			if p.Doubt > 0 {
+				d.Certain = min(d.Certain, len(p.Tokens)-p.Doubt)
+			}
+		}
 		c.reuse(d, opt)
 	} else {
 		d.forgetTokens()

@@ -139,9 +139,10 @@ func (z *zone) whole() [2]int {
 }
 
 var (
-	// gitForm is a line of git status, short or long, or of the branch before it.
+	// gitForm is a line of git status, short or long, of the branch before it, or of
+	// the log that agents put behind it.
 	gitForm = regexp.MustCompile(`^(?:(?:[MADRCUT?!][ MADRCUT?!]| [MADRCUT]) \S.*|\s+(?:modified|new file|deleted|renamed|both modified):\s.*|` +
-		`On branch .*|Your branch .*|Changes .*commit.*|Untracked files:.*|nothing to commit.*|no changes added.*)$`)
+		`[0-9a-f]{7,40} \S.*|On branch .*|Current branch: .*|Your branch .*|Changes .*commit.*|Untracked files:.*|nothing to commit.*|no changes added.*)$`)
 	gitWord = regexp.MustCompile(`(?i)\bgit\b|\bstatus\b|\bbranch\b`)
 	// pathForm is a line with the path of a file alone, in a list or a tree.
 	pathForm = regexp.MustCompile("^[ \t]*(?:[-*•] |[│├└─ |`+-]* )?[^\\s<>{}\":;,()]*[^\\s<>{}\":;,()./][./][^\\s<>{}\":;,()]*/?$")

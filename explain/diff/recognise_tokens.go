@@ -65,7 +65,10 @@ const (
 
 // tokenOrder knows a stretch with the same tokens in another order.
 func (ch *change) tokenOrder() (found, bool) {
-	const least = 16 // the digits of a time have other orders too
+	// The digits of a time have other orders too, and so have those of many numbers:
+	// at least one piece that moved must be longer than a number.
+	const least, piece = 16, 8
+	longest := 0
 	// The sum of all tokens' hashes, whatever their order.
 	sum := func(s []wire.Token) (sum uint64) {
 		for _, t := range s {
@@ -86,7 +89,8 @@ func (ch *change) tokenOrder() (found, bool) {
 		ch.c.budget -= h.a1 - at.a1 + h.b1 - at.b1
 		sumA, sumB = sumA+sum(a[at.a1:h.a1]), sumB+sum(b[at.b1:h.b1])
 		at.a1, at.b1 = h.a1, h.b1
-		if n := at.a1 - at.a0; sumA == sumB && n == at.b1-at.b0 && n >= least {
+		longest = max(longest, h.a1-h.a0, h.b1-h.b0)
+		if n := at.a1 - at.a0; longest >= piece && sumA == sumB && n == at.b1-at.b0 && n >= least {
 			return found{class: ListOrder, tokens: &at}, true
 		}
 	}

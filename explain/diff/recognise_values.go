@@ -30,14 +30,15 @@ var values = [...]struct {
 const (
 	months = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?`
 	days   = `(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?`
-	clock  = `\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\b\.?)?`
+	clock  = `\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?: ?[AaPp](?:[Mm]\b|\.[Mm]\.))?`
 	offset = `(?: ?(?:Z\b|UTC\b|GMT\b|[A-Z]{3,4}\b|[+-]\d{2}:?\d{2}\b))?`
 )
 
 var (
 	uuidForm = regexp.MustCompile(`\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b`)
 	timeForm = regexp.MustCompile(`\b(?:` +
-		days + `(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}` +
+		days + `(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}|\d{1,2}/\d{1,2}/\d{2}\b` +
+		`|\d{4} ?年 ?\d{1,2} ?月 ?\d{1,2} ?日` +
 		`|\d{1,2}(?:st|nd|rd|th)? ` + months + `,? \d{4}|` + months + ` \d{1,2}(?:st|nd|rd|th)?,? \d{4})` +
 		`(?:(?:[T ]|, | at )` + clock + offset + `)?` +
 		`|` + days + months + ` {1,2}\d{1,2} ` + clock + `(?: [A-Z]{3,4})? \d{4}` +

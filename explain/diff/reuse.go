@@ -15,7 +15,7 @@ func (c *comparison) reuse(d *Diff, opt Options) {
 		return
 	}
 	r := &d.Reuse
-	r.Now = d.Common / opt.BlockSize
+	r.Now = d.common() / opt.BlockSize
 	r.Moved, r.Removed = r.Now, r.Now
 	if !remedied(d.Spans) {
 		return
@@ -29,7 +29,7 @@ func (c *comparison) reuse(d *Diff, opt Options) {
 			moved, removed, r.Retokenized = m, rm, true
 		}
 	}
-	r.Moved, r.Removed = moved/opt.BlockSize, removed/opt.BlockSize
+	r.Moved, r.Removed = min(moved, d.Certain)/opt.BlockSize, min(removed, d.Certain)/opt.BlockSize
 	r.Lost = max(r.Moved-r.Now, 0)
 }
 

@@ -62,7 +62,7 @@ func (c *comparison) tokens(name string, p *prompt.Prompt) *side {
 	s := &side{p: p, units: p.Tokens}
 	switch {
 	case p.Text == "" && len(p.Tokens) > 0:
-		c.notes = append(c.notes, name+" has token ids without text, so classes are what tokens tell: give --tokenizer")
+		c.notes = append(c.notes, name+" has token ids without text, so classes are what tokens tell: give the tokenizer that they are of (--tokenizer)")
 	case len(p.Spans) != len(p.Tokens):
 		c.notes = append(c.notes, "the tokenizer of "+name+" does not tell which token is which text, so classes are what tokens tell")
 	default:

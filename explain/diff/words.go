@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // Summary says in a sentence where the prompts, by these names, part, what is
@@ -16,7 +17,7 @@ func (d *Diff) Summary(a, b string) string {
 	case Equal:
 		fmt.Fprintf(&out, "%s and %s are equal", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
 		}
 	case Extends:
 		longer, shorter := a, b
@@ -25,15 +26,18 @@ func (d *Diff) Summary(a, b string) string {
 		}
 		fmt.Fprintf(&out, "%s begins with all of %s", longer, shorter)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.Common, "token"), plural(d.Common/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
 		}
 	case Unrelated:
 		fmt.Fprintf(&out, "%s and %s are unrelated", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.Common, "token"), d.Reuse.Now, plural(total, "block"))
+			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.common(), "token"), d.Reuse.Now, plural(total, "block"))
 		}
 	case Parts:
 		fmt.Fprintf(&out, "%s and %s part at %s, %s", a, b, d.at(), d.Difference(a, b))
+	}
+	if d.HasTokens && d.Certain < max(d.Tokens[0], d.Tokens[1]) {
+		fmt.Fprintf(&out, "; tokens from %s on cannot be compared, since the engine puts media there", group(d.Certain))
 	}
 	if d.Namespace != "" {
 		fmt.Fprintf(&out, "; their %s differs, so they share no block whatever their tokens are", d.Namespace)
@@ -57,6 +61,9 @@ func (d *Diff) Difference(a, b string) string {
 	return out
 }
 
+// common counts the leading tokens that are surely shared.
+func (d *Diff) common() int { return min(d.Common, d.Certain) }
+
 // total counts the full blocks that the prompts could share at most.
 func (d *Diff) total() int { return min(d.Tokens[0], d.Tokens[1]) / max(d.BlockSize, 1) }
 
@@ -67,7 +74,7 @@ func (d *Diff) at() string {
 		at = fmt.Sprintf("token %s (block %s)", group(d.Common), group(d.Block))
 	}
 	where := d.A.Where
-	if where.Message < 0 && where.Part != prompt.Tools {
+	if d.Spans[0].A.empty() || !where.known() {
 		where = d.B.Where
 	}
 	switch {
@@ -76,7 +83,7 @@ func (d *Diff) at() string {
 	case where.Message >= 0:
 		at += fmt.Sprintf(" in message %d", where.Message)
 		if where.Role != "" {
-			at += ", " + where.Role
+			at += ", " + wire.Printable(where.Role)
 		}
 	}
 	return at
@@ -98,7 +105,7 @@ func (s *Span) phrase(a, b string) string {
 			"ms": " of 1 ms resolution", "µs": " of 1 µs resolution", "ns": " of 1 ns resolution",
 		}[s.Detail]
 	case s.Detail != "" && s.Class != Date:
-		what += " (" + s.Detail + ")"
+		what += " (" + wire.Printable(s.Detail) + ")"
 	}
 	was, is := s.A.End-s.A.Start, s.B.End-s.B.Start
 	switch {

@@ -37,6 +37,12 @@ type Options struct {
 	Timeout time.Duration
 }
 
+// Error says that an engine gave no tokens.
+type Error struct{ err error }
+
+func (e *Error) Error() string { return e.err.Error() }
+func (e *Error) Unwrap() error { return e.err }
+
 // Engine is an engine's /tokenize.
 type Engine struct {
 	base *url.URL
@@ -154,7 +160,7 @@ func (e *Engine) tokenize(ctx context.Context, q question) (*answer, error) {
 		err = a.check(q.Prompt != nil && *q.Prompt == "")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tokenize %s: %w", wire.Printable(web.Shown(u)), err)
+		return nil, &Error{fmt.Errorf("tokenize %s: %w", wire.Printable(web.Shown(u)), err)}
 	}
 	return &a, nil
 }
