@@ -36,6 +36,9 @@ var Checks = []Check{
 	{Code: "cache-cleared", Kind: "phantom-hit", Title: "the engine dropped its whole cache", Needs: "the event stream", Run: cacheCleared},
 	{Code: "undecodable-events", Kind: "stream-silent", Title: "events could not be read", Needs: "the event stream", Run: undecodableEvents},
 	{Code: "over-capacity", Kind: "phantom-hit", Title: "more blocks are announced than the engine has", Needs: "the event stream and a metrics page", Run: overCapacity},
+
+	// Identity and hash.
+	{Code: "hash-mismatch", Kind: "hash-mismatch", Title: "replicas give the same tokens different hashes", Needs: "the event streams of two replicas of one model", Now: hashMismatch, Memory: newRoots, Close: minute},
 }
 
 func sortFindings(f []Finding) {
