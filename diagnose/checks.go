@@ -39,6 +39,9 @@ var Checks = []Check{
 
 	// Identity and hash.
 	{Code: "hash-mismatch", Kind: "hash-mismatch", Title: "replicas give the same tokens different hashes", Needs: "the event streams of two replicas of one model", Now: hashMismatch, Memory: newRoots, Close: minute},
+	{Code: "block-size-mismatch", Kind: "hash-mismatch", Title: "block sizes differ", Needs: "the event stream; a metrics page for the model and the configured size", Now: blockSizeMismatch, Memory: newSizes, Close: minute},
+	{Code: "dialect-mixed", Kind: "stream-silent", Title: "events come in more than one form", Needs: "the event stream", Now: dialectMixed, Close: minute},
+	{Code: "foreign-replica", Kind: "stream-silent", Title: "topic or rank do not fit the replica they came from", Needs: "the event stream; a metrics page for the model", Now: foreignReplica, Open: 2e9, Close: minute},
 }
 
 func sortFindings(f []Finding) {

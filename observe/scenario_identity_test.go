@@ -118,4 +118,105 @@ var identityScenarios = []scenario{
 		},
 		want: titled(diagnose.Warning, "r1 and r2 publish the same hashes in different widths"),
 	},
+	{ // pains P29
+		code: "block-size-mismatch", name: "P29 one of three", facts: oneModel,
+		fault: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{
+				"r1": {mapped(16, 1, []uint64{h(1)}, nil)}, "r2": {mapped(64, 1, []uint64{h(2)}, nil)}, "r3": {mapped(16, 1, []uint64{h(1)}, nil)},
+			})
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{
+				"r1": {mapped(16, 1, []uint64{h(1)}, nil)}, "r2": {mapped(16, 1, []uint64{h(1)}, nil)}, "r3": {mapped(16, 1, []uint64{h(1)}, nil)},
+			})
+		},
+		want: titled(diagnose.Warning, "16 on r1 and r3; 64 on r2"),
+	},
+	{
+		code: "block-size-mismatch", name: "since a restart",
+		fault: func(t *testing.T) []wire.Record { return twoLives(t, 16, 32) },
+		twin:  func(t *testing.T) []wire.Record { return twoLives(t, 16, 16) },
+		want:  titled(diagnose.Warning, "since its restart it has blocks of 32 tokens, before it had 16"),
+	},
+	{ // facts dynamo 10, row 6
+		code: "block-size-mismatch", name: "other than configured", facts: wire.Facts{Model: "m", BlockSize: 64},
+		fault: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {mapped(128, 1, []uint64{h(1)}, nil)}})
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {mapped(64, 1, []uint64{h(1)}, nil)}})
+		},
+		want: titled(diagnose.Warning, "its events have blocks of 128 tokens, its metrics page says 64"),
+	},
+	{ // pains P61
+		code: "dialect-mixed", name: "P61 one replica upgraded",
+		fault: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {stored(nil, 1, 1)}, "r2": {mapped(4, 1, []uint64{1}, nil)}})
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {stored(nil, 1, 1)}, "r2": {stored(nil, 1, 1)}})
+		},
+		want: titled(diagnose.Warning, "r1 send events as arrays, r2 as maps"),
+	},
+	{
+		code: "dialect-mixed", name: "two publishers under one name",
+		fault: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {stored(nil, 1, 1), mapped(4, 2, []uint64{2}, nil)}})
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return fleetOf(t, map[wire.Replica][]any{"r1": {mapped(4, 1, []uint64{1}, nil), mapped(4, 2, []uint64{2}, nil)}})
+		},
+		want: titled(diagnose.Warning, "vllm-array-7, vllm-map"),
+	},
+	{ // pains P38
+		code: "foreign-replica", name: "P38 the port of another rank",
+		fault: func(t *testing.T) []wire.Record {
+			return []wire.Record{frame(t, 1, "pod/1", 0, stored(nil, 1, 1)), frame(t, 3, "pod/1", 1), frame(t, 6, "pod/1", 2), frame(t, 9, "pod/1", 3)}
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return []wire.Record{frame(t, 1, "pod/0", 0, stored(nil, 1, 1)), frame(t, 3, "pod/0", 1), frame(t, 6, "pod/0", 2), frame(t, 9, "pod/0", 3)}
+		},
+		want: titled(diagnose.Warning, "its batches say data-parallel rank 0"),
+	},
+	{
+		code: "foreign-replica", name: "a copied topic",
+		fault: func(t *testing.T) []wire.Record { return topics(t, "kv@r1@m", "kv@r1@m") },
+		twin:  func(t *testing.T) []wire.Record { return topics(t, "kv@r1@m", "kv@r2@m") },
+		want:  titled(diagnose.Warning, "r1 and r2 publish under one topic, kv@r1@m"),
+	},
+	{
+		code: "foreign-replica", name: "another model's topic", facts: oneModel,
+		fault: func(t *testing.T) []wire.Record { return topics(t, "kv@10.0.0.1:8000@m", "kv@10.0.0.2:8000@old") },
+		twin:  func(t *testing.T) []wire.Record { return topics(t, "kv@10.0.0.1:8000@m", "kv@10.0.0.2:8000@m") },
+		want:  titled(diagnose.Warning, "its topic says model old, its metrics page m"),
+	},
+}
+
+// twoLives is a replica that restarts and has other blocks then.
+func twoLives(t *testing.T, before, after int) []wire.Record {
+	return []wire.Record{
+		frame(t, 1, r1, 0, mapped(before, 1, []uint64{h(1)}, nil)), frame(t, 2, r1, 1),
+		frame(t, 5, r1, 0, mapped(after, 1, []uint64{h(1)}, nil)), frame(t, 8, r1, 1),
+	}
+}
+
+// topics are two replicas with topics of their own.
+func topics(t *testing.T, one, two string) []wire.Record {
+	var out []wire.Record
+	for seq := range uint64(4) {
+		at := 1 + 2*float64(seq)
+		for _, r := range []struct {
+			name  wire.Replica
+			topic string
+		}{{r1, one}, {"r2", two}} {
+			rec := frame(t, at, r.name, seq)
+			rec.Frames[0] = []byte(r.topic)
+			out = append(out, rec)
+		}
+		for _, name := range []wire.Replica{r1, "r2"} {
+			rec, _ := page(at, name, wire.Facts{})
+			out = append(out, rec)
+		}
+	}
+	return out
 }
