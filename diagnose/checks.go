@@ -42,6 +42,8 @@ var Checks = []Check{
 	{Code: "block-size-mismatch", Kind: "hash-mismatch", Title: "block sizes differ", Needs: "the event stream; a metrics page for the model and the configured size", Now: blockSizeMismatch, Memory: newSizes, Close: minute},
 	{Code: "dialect-mixed", Kind: "stream-silent", Title: "events come in more than one form", Needs: "the event stream", Now: dialectMixed, Close: minute},
 	{Code: "foreign-replica", Kind: "stream-silent", Title: "topic or rank do not fit the replica they came from", Needs: "the event stream; a metrics page for the model", Now: foreignReplica, Open: 2e9, Close: minute},
+	{Code: "namespace-collision", Kind: "phantom-hit", Title: "an adapter and a cache salt of one name share hashes", Needs: "the event stream, with extra keys", Now: namespaceCollision, Memory: newTenants, Close: minute},
+	{Code: "cross-tenant", Kind: "phantom-hit", Title: "blocks of one tenant serve another", Needs: "the event stream, with adapters and extra keys", Now: crossTenant, Memory: newTenants, Close: minute},
 }
 
 func sortFindings(f []Finding) {

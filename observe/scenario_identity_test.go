@@ -190,6 +190,42 @@ var identityScenarios = []scenario{
 		twin:  func(t *testing.T) []wire.Record { return topics(t, "kv@10.0.0.1:8000@m", "kv@10.0.0.2:8000@m") },
 		want:  titled(diagnose.Warning, "its topic says model old, its metrics page m"),
 	},
+	{ // pains P34
+		code: "namespace-collision", name: "P34 a salt called as an adapter",
+		fault: func(t *testing.T) []wire.Record { return twoTenants(t, lora("X"), salt("X"), h(1), h(1)) },
+		// vLLM from 0.31 on: other hashes.
+		twin: func(t *testing.T) []wire.Record { return twoTenants(t, lora("X"), salt("X"), h(1), h(2)) },
+		want: titled(diagnose.Error, "block 0 has one hash for two namespaces, adapter X and a cache salt of the same name"),
+	},
+	{
+		code: "cross-tenant", name: "an engine that hashes no salt",
+		fault: func(t *testing.T) []wire.Record { return twoTenants(t, salt("one"), salt("two"), h(1), h(1)) },
+		twin:  func(t *testing.T) []wire.Record { return twoTenants(t, salt("one"), salt("two"), h(1), h(2)) },
+		want:  titled(diagnose.Error, "one hash under a cache salt and under another one"),
+	},
+	{
+		code: "cross-tenant", name: "an adapter goes on from another's block",
+		fault: func(t *testing.T) []wire.Record { return adapterChain(t, "one", "two") },
+		twin:  func(t *testing.T) []wire.Record { return adapterChain(t, "one", "one") },
+		want:  titled(diagnose.Error, "one chain was stored under adapter one and under adapter two"),
+	},
+}
+
+func lora(name string) map[string]any {
+	return map[string]any{"lora_name": name, "extra_keys": []any{[]any{name}}}
+}
+func salt(text string) map[string]any { return map[string]any{"extra_keys": []any{[]any{text}}} }
+
+// twoTenants is a replica that stores the same tokens for two tenants.
+func twoTenants(t *testing.T, one, two map[string]any, a, b uint64) []wire.Record {
+	return fleetOf(t, map[wire.Replica][]any{"r1": {mapped(16, 1, []uint64{a}, one), mapped(16, 1, []uint64{b}, two)}})
+}
+
+// adapterChain is a block stored for one adapter, and the next for another.
+func adapterChain(t *testing.T, one, two string) []wire.Record {
+	next := lora(two)
+	next["parent_block_hash"] = h(1)
+	return fleetOf(t, map[wire.Replica][]any{"r1": {mapped(16, 1, []uint64{h(1)}, lora(one)), mapped(16, 2, []uint64{h(2)}, next)}})
 }
 
 // twoLives is a replica that restarts and has other blocks then.
