@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -96,6 +97,10 @@ type Replica struct {
 type View struct {
 	Now      wire.Time
 	Replicas []Replica
+	// Blocks are the index's numbers over all of them.
+	Blocks Blocks
+	// Audit is how requests of a log turned out, nil without one.
+	Audit *explain.Audit
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is
