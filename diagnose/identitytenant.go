@@ -20,8 +20,8 @@ const (
 // hash stood for two tenants' blocks.
 type tenants struct {
 	blockReader
-	// first are first blocks, and lora the blocks of adapters. The lists hold their
-	// keys, oldest first.
+	// first are first blocks with salt, adapter or other keys, and lora the blocks of
+	// adapters. The lists hold their keys, oldest first.
 	first     map[handleOf]tenant
 	lora      map[handleOf]string
 	firstList []handleOf
@@ -107,6 +107,9 @@ func (m *tenants) forget(name wire.Replica) {
 
 // root looks at the first block of a chain.
 func (m *tenants) root(s *stream.Step, e *wire.Event) {
+	if len(m.first) == 0 && e.LoRAName+e.Salt == "" && len(e.Extra) == 0 {
+		return
+	}
 	b, ok := m.blockReader.first(e)
 	if !ok {
 		return
@@ -121,6 +124,9 @@ func (m *tenants) root(s *stream.Step, e *wire.Event) {
 		}
 		collision := was.lora != now.lora && (was.lora == now.salt || now.lora == was.salt)
 		m.note(clash{s.Replica, collision}, sharing{since: s.At, from: was.seq, to: now.seq, one: one, other: other})
+	}
+	if b.kind == plainBlock {
+		return // there are many, and a clash with one shows from the other's side
 	}
 	if !known {
 		m.firstList = dropOldest(m.firstList, m.first, maxFirst)
