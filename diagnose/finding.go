@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -99,6 +100,8 @@ type View struct {
 	Replicas []Replica
 	// Blocks are the index's numbers over all of them.
 	Blocks Blocks
+	// Router is the router's configuration, nil where it was not given.
+	Router *route.Config
 	// Audit is how requests of a log turned out, nil without one.
 	Audit *explain.Audit
 }

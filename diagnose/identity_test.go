@@ -16,7 +16,7 @@ func memoriesOf() map[string]Memory {
 	out := map[string]Memory{}
 	for _, c := range Checks {
 		switch c.Code {
-		case "hash-mismatch", "block-size-mismatch", "namespace-collision", "cross-tenant", "tier-granularity", "hybrid-overprediction", "phantom-hit":
+		case "hash-mismatch", "block-size-mismatch", "namespace-collision", "cross-tenant", "tier-granularity", "hybrid-overprediction", "phantom-hit", "unsupported-shape":
 			out[c.Code] = c.Memory()
 		}
 	}
@@ -78,8 +78,9 @@ func TestMemoriesAreBounded(t *testing.T) {
 		"contents": {len(roots.seen), maxContents}, "order of contents": {len(roots.order), maxContents}, "pairs": {len(roots.pairs), maxPairs},
 		"first blocks": {len(tenants.first), maxFirst}, "list of first blocks": {len(tenants.firstList), maxFirst},
 		"adapters' blocks": {len(tenants.lora), maxLoRA}, "list of them": {len(tenants.loraList), maxLoRA}, "clashes": {len(tenants.found), maxRemembered},
-		"sizes": {len(all["block-size-mismatch"].(*sizes).of), maxRemembered},
-		"tiers": {len(all["tier-granularity"].(*tiers).of), maxRemembered}, "recomputed": {len(all["phantom-hit"].(*again).of), maxRemembered},
+		"shapes": {len(all["unsupported-shape"].(*shapes).of), maxRemembered},
+		"sizes":  {len(all["block-size-mismatch"].(*sizes).of), maxRemembered},
+		"tiers":  {len(all["tier-granularity"].(*tiers).of), maxRemembered}, "recomputed": {len(all["phantom-hit"].(*again).of), maxRemembered},
 	} {
 		if is[0] > is[1] || is[0] == 0 {
 			t.Errorf("%s: %d, at most %d", name, is[0], is[1])

@@ -11,6 +11,7 @@ import (
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -31,6 +32,9 @@ type Options struct {
 	// Facts are known of replicas before the first record, such as from
 	// discovery.
 	Facts map[wire.Replica]wire.Facts
+	// Router is the configuration of the router in front, for the checks; nil if it
+	// is not known.
+	Router *route.Config
 	// Want is told of each replay that would fill what is missing; see
 	// stream.Want. It is nil where nobody can be asked, and must not block.
 	Want func(replica wire.Replica, from uint64)
@@ -394,7 +398,7 @@ func (o *Observer) Snapshot() *Snapshot {
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now, Audit: o.audited}
+	v := diagnose.View{Now: now, Router: o.opt.Router, Audit: o.audited}
 	v.Blocks.Known, v.Blocks.Resident, v.Blocks.Shared = o.idx.Blocks()
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {

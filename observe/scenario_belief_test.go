@@ -7,8 +7,26 @@ import (
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
+
+// configured is Dynamo's default policy with flags.
+func configured(flags ...string) *route.Config {
+	p, err := route.Named("dynamo")
+	if err != nil {
+		panic(err)
+	}
+	var src route.Sources
+	if src.Flags, err = p.FromFlags(flags); err != nil {
+		panic(err)
+	}
+	cfg, err := p.Configure(src)
+	if err != nil {
+		panic(err)
+	}
+	return &cfg
+}
 
 // group is a KV-cache group's part of a stored event.
 func group(id int, kind string, window any) map[string]any {
@@ -124,6 +142,28 @@ var beliefScenarios = []scenario{
 			return alone(t, []any{mapped(16, 1, run(1, 1), group(0, "mamba", nil)), mapped(16, 1, run(1, 1), group(1, "full_attention", nil))})
 		},
 		want: titled(diagnose.Warning, "0 of 1131 prompt tokens were cache hits", "mamba"),
+	},
+	{
+		code: "deprecated-knob", name: "a weight that lost its meaning",
+		router: configured("--router-kv-overlap-score-weight", "0.4"), twinRouter: configured("--router-host-cache-hit-weight", "0.4"),
+		fault: func(t *testing.T) []wire.Record { return alone(t) },
+		twin:  func(t *testing.T) []wire.Record { return alone(t) },
+		want:  titled(diagnose.Warning, "--router-kv-overlap-score-weight=0.4 does not weigh overlap any more: it overwrites prefill_load_scale"),
+	},
+	{
+		code: "deprecated-knob", name: "a flag that moves to the file",
+		router: configured("--router-kv-overlap-score-credit", "0.4"), twinRouter: configured("--router-temperature", "0.4"),
+		fault: func(t *testing.T) []wire.Record { return alone(t) },
+		twin:  func(t *testing.T) []wire.Record { return alone(t) },
+		want:  titled(diagnose.Info, "from 1.7 on taken from the policy file alone: --router-kv-overlap-score-credit"),
+	},
+	{
+		code: "unsupported-shape", name: "byte hashes before a Dynamo router", router: configured(), twinRouter: configured(),
+		fault: func(t *testing.T) []wire.Record {
+			return alone(t, []any{mapped(16, 1, run(1, 1), map[string]any{"block_hashes": []any{make([]byte, 32)}})})
+		},
+		twin: func(t *testing.T) []wire.Record { return alone(t, []any{mapped(16, 1, run(1, 1), nil)}) },
+		want: titled(diagnose.Warning, "Dynamo's relay cannot read 1 of 1 batch looked at"),
 	},
 	{ // pains P55
 		code: "index-growth", name: "P55 prompts that never come again",

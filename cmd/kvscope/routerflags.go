@@ -84,6 +84,16 @@ func (f *routerFlags) config(getenv func(string) string) (cfg route.Config, pool
 	return cfg, pool, err
 }
 
+// known is the router's configuration where flags say anything of it, else nil: the
+// variables alone may be those of any program.
+func (f *routerFlags) known(getenv func(string) string) (*route.Config, error) {
+	if f.policy+f.flags+f.file == "" {
+		return nil, nil
+	}
+	cfg, _, err := f.config(getenv)
+	return &cfg, err
+}
+
 // check refuses flags that say that another rule is in force than the one that
 // would be reckoned with.
 func (f *routerFlags) check(args []string, path string) error {

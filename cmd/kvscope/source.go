@@ -22,6 +22,7 @@ import (
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -34,6 +35,8 @@ type input struct {
 	fleet    liveFlags
 	json     bool
 	maxIndex int
+	// router is the router's configuration where a command asks for it.
+	router *route.Config
 }
 
 // recordingFlags are those of commands that need a recording.
@@ -123,6 +126,7 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 		return nil, err
 	}
 	defer src.close()
+	src.opt.Router = in.router
 	live := src.live()
 	done := countdown(period, cmd.ErrOrStderr(), live)
 	over := make(chan error, 1)
