@@ -16,7 +16,7 @@ func deprecatedKnob(v View, _ Memory) []Finding {
 	}
 	var out []Finding
 	var moving []string
-	for _, d := range v.Router.Deprecated() {
+	for _, d := range v.Router.Config.Deprecated() {
 		if d.Sets == "" {
 			moving = append(moving, d.Origin)
 			continue
@@ -97,7 +97,7 @@ func unsupportedShape(v View, mem Memory) []Finding {
 			continue
 		}
 		f := about(r, Info, sh.since)
-		if v.Router != nil && strings.HasPrefix(v.Router.Policy().Name, "dynamo") {
+		if v.Router != nil && strings.HasPrefix(v.Router.Config.Policy().Name, "dynamo") {
 			f.Severity = Warning
 		}
 		f.Evidence.SeqFrom = p(sh.seq)

@@ -94,14 +94,17 @@ type Replica struct {
 	Doubt int
 }
 
+// Router is what is known of the router in front of a fleet.
+type Router struct{ Config route.Config }
+
 // View is what checks see of a fleet.
 type View struct {
 	Now      wire.Time
 	Replicas []Replica
 	// Blocks are the index's numbers over all of them.
 	Blocks Blocks
-	// Router is the router's configuration, nil where it was not given.
-	Router *route.Config
+	// Router is the router in front, nil where nothing is known of it.
+	Router *Router
 	// Audit is how requests of a log turned out, nil without one.
 	Audit *explain.Audit
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
-	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -32,9 +31,8 @@ type Options struct {
 	// Facts are known of replicas before the first record, such as from
 	// discovery.
 	Facts map[wire.Replica]wire.Facts
-	// Router is the configuration of the router in front, for the checks; nil if it
-	// is not known.
-	Router *route.Config
+	// Router is the router in front, for the checks; nil if it is not known.
+	Router *diagnose.Router
 	// Want is told of each replay that would fill what is missing; see
 	// stream.Want. It is nil where nobody can be asked, and must not block.
 	Want func(replica wire.Replica, from uint64)

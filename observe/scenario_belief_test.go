@@ -12,7 +12,7 @@ import (
 )
 
 // configured is Dynamo's default policy with flags.
-func configured(flags ...string) *route.Config {
+func configured(flags ...string) *diagnose.Router {
 	p, err := route.Named("dynamo")
 	if err != nil {
 		panic(err)
@@ -25,7 +25,7 @@ func configured(flags ...string) *route.Config {
 	if err != nil {
 		panic(err)
 	}
-	return &cfg
+	return &diagnose.Router{Config: cfg}
 }
 
 // group is a KV-cache group's part of a stored event.

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/kvscope/kvscope/diagnose"
-	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -19,7 +18,7 @@ type scenario struct {
 	facts wire.Facts
 	load  wire.Load
 	// router is the router's configuration, and twinRouter that of the twin.
-	router, twinRouter *route.Config
+	router, twinRouter *diagnose.Router
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -30,7 +29,7 @@ type scenario struct {
 var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios)
 
 // watched follows records to their end.
-func (s *scenario) watched(records []wire.Record, router *route.Config) *Snapshot {
+func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
 	o := New(Options{Router: router, Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
 	for _, rec := range records {
 		o.Push(rec)
@@ -43,7 +42,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.code+"/"+s.name, func(t *testing.T) {
 			t.Parallel()
-			of := func(records []wire.Record, router *route.Config) (found []diagnose.Finding) {
+			of := func(records []wire.Record, router *diagnose.Router) (found []diagnose.Finding) {
 				for _, f := range s.watched(records, router).Findings {
 					if f.Code == s.code {
 						found = append(found, f)

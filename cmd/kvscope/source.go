@@ -18,11 +18,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kvscope/kvscope/capture"
+	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/observe"
-	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -35,8 +35,8 @@ type input struct {
 	fleet    liveFlags
 	json     bool
 	maxIndex int
-	// router is the router's configuration where a command asks for it.
-	router *route.Config
+	// router is the router in front, where a command asks for it.
+	router *diagnose.Router
 }
 
 // recordingFlags are those of commands that need a recording.
