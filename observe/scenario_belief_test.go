@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/kvscope/kvscope/diagnose"
@@ -133,6 +134,12 @@ var beliefScenarios = []scenario{
 		twin:  func(t *testing.T) []wire.Record { return returning(t, true) },
 		want:  titled(diagnose.Warning, "40 blocks that the index calls resident were computed anew", "49 %"),
 	},
+	{ // the failure table: it degrades after an incident and never recovers
+		code: "phantom-hit", name: "an incident that lost a batch of removals",
+		fault: func(t *testing.T) []wire.Record { return slices.Delete(returning(t, true), 2, 3) },
+		twin:  func(t *testing.T) []wire.Record { return returning(t, true) },
+		want:  titled(diagnose.Warning, "40 blocks that the index calls resident were computed anew"),
+	},
 	{ // pains P53
 		code: "ghost-miss", name: "P53 no dense group", load: wire.Load{Known: true, QueriedTokens: 1131},
 		fault: func(t *testing.T) []wire.Record {
@@ -166,7 +173,7 @@ var beliefScenarios = []scenario{
 		want: titled(diagnose.Warning, "Dynamo's relay cannot read 1 of 1 batch looked at"),
 	},
 	{ // pains P55
-		code: "index-growth", name: "P55 prompts that never come again",
+		code: "index-growth", name: "P55 the router's index grows without bound",
 		fault: func(t *testing.T) []wire.Record { return diverse(t, true) },
 		twin:  func(t *testing.T) []wire.Record { return diverse(t, false) },
 		want:  titled(diagnose.Info, "120000 different blocks were stored so far and 10000 are resident", "92 % of it"),

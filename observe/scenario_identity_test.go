@@ -197,7 +197,7 @@ var identityScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record { return twoTenants(t, lora("X"), salt("X"), h(1), h(2)) },
 		want: titled(diagnose.Error, "block 0 has one hash for two namespaces, adapter X and a cache salt of the same name"),
 	},
-	{
+	{ // the failure table: cross-tenant hits
 		code: "cross-tenant", name: "an engine that hashes no salt",
 		fault: func(t *testing.T) []wire.Record { return twoTenants(t, salt("one"), salt("two"), h(1), h(1)) },
 		twin:  func(t *testing.T) []wire.Record { return twoTenants(t, salt("one"), salt("two"), h(1), h(2)) },

@@ -82,7 +82,7 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 		return nil, err
 	}
 	defer src.close()
-	src.opt.Requests, src.opt.Rename = requests, rename
+	src.opt.Requests, src.opt.Rename, src.opt.Router = requests, rename, in.router
 	o := observe.New(src.opt)
 	progress, done := progressOn(cmd.ErrOrStderr())
 	err = o.Run(cmd.Context(), src, progress)
