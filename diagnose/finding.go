@@ -3,7 +3,9 @@ package diagnose
 import (
 	"fmt"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -92,10 +94,19 @@ type Replica struct {
 	Doubt int
 }
 
+// Router is what is known of the router in front of a fleet.
+type Router struct{ Config route.Config }
+
 // View is what checks see of a fleet.
 type View struct {
 	Now      wire.Time
 	Replicas []Replica
+	// Blocks are the index's numbers over all of them.
+	Blocks Blocks
+	// Router is the router in front, nil where nothing is known of it.
+	Router *Router
+	// Audit is how requests of a log turned out, nil without one.
+	Audit *explain.Audit
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

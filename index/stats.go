@@ -35,6 +35,9 @@ type Stats struct {
 	Bigram    bool
 	// Recipe is the hash recipe with its root, "" while unidentified.
 	Recipe string
+	// Root tells hash roots apart: replicas with the same number are known to give
+	// equal blocks equal handles. Of different ones that is not known.
+	Root int
 	// Groups lists the KV-cache groups seen.
 	Groups []Group
 }
@@ -75,6 +78,7 @@ func (x *Index) Stats(name wire.Replica) Stats {
 	}
 	s := r.stats
 	s.BlockSize, s.Bigram, s.Recipe = r.blockSize, r.bigram, x.recipe(r).Name()
+	s.Root = int(x.roots.find(r.ident.root))
 	s.Groups = make([]Group, len(r.groups))
 	for i, g := range r.groups {
 		s.Groups[i] = Group{ID: int(g.id), Spec: g.spec, Window: g.window}
@@ -85,6 +89,24 @@ func (x *Index) Stats(name wire.Replica) Stats {
 // Blocks gives the number of distinct blocks known, how many of them are
 // resident somewhere, and how many on more than one replica.
 func (x *Index) Blocks() (known, resident, shared int) { return x.known, x.resident, x.shared }
+
+// MaxBlocks is how many distinct blocks are kept.
+func (x *Index) MaxBlocks() int { return x.opt.MaxBlocks }
+
+// Holds reports whether a replica has a block in a place, by its handle.
+func (x *Index) Holds(name wire.Replica, at Place, h wire.Handle) bool {
+	r := x.replicas[name]
+	if r == nil {
+		return false
+	}
+	at = at.inBounds()
+	id := r.table.get(key(h))
+	if id == none {
+		return false
+	}
+	s := x.find(id, r.id, int16(at.Group), at.Tier)
+	return s != nil && s.n > 0
+}
 
 // SetModel says which model a replica serves. Replicas of different models
 // never count as "elsewhere" and answer only queries for their model.

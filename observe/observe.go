@@ -31,6 +31,8 @@ type Options struct {
 	// Facts are known of replicas before the first record, such as from
 	// discovery.
 	Facts map[wire.Replica]wire.Facts
+	// Router is the router in front, for the checks; nil if it is not known.
+	Router *diagnose.Router
 	// Want is told of each replay that would fill what is missing; see
 	// stream.Want. It is nil where nobody can be asked, and must not block.
 	Want func(replica wire.Replica, from uint64)
@@ -68,6 +70,7 @@ type Observer struct {
 	tracker *stream.Tracker
 	idx     *index.Index
 	auditor *explain.Auditor
+	audited *explain.Audit // once it has ended
 	loads   *explain.Loads
 	models  map[wire.Replica]string
 	from    wire.Time
@@ -105,7 +108,7 @@ func (o *Observer) Audit() *explain.Audit {
 		return nil
 	}
 	a := o.auditor.Finish(o.Replicas(), o.from, o.now)
-	o.auditor = nil
+	o.auditor, o.audited = nil, &a
 	return &a
 }
 
@@ -375,7 +378,8 @@ func (o *Observer) Snapshot() *Snapshot {
 	if o.opt.Replay != nil {
 		s.Replay = map[wire.Replica]Replay{}
 	}
-	s.Replicas = o.view(o.now).Replicas
+	v := o.view(o.now)
+	s.Replicas = v.Replicas
 	for i := range s.Replicas {
 		r := &s.Replicas[i]
 		if o.opt.Replay != nil {
@@ -385,14 +389,16 @@ func (o *Observer) Snapshot() *Snapshot {
 		}
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
-	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
-	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas}, o.watch)
+	s.Blocks = v.Blocks
+	s.Findings = diagnose.Run(v, o.watch)
 	return s
 }
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now}
+	v := diagnose.View{Now: now, Router: o.opt.Router, Audit: o.audited}
+	v.Blocks.Known, v.Blocks.Resident, v.Blocks.Shared = o.idx.Blocks()
+	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
 		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
@@ -434,7 +440,7 @@ type Snapshot struct {
 	Replicas []diagnose.Replica
 	Findings []diagnose.Finding
 	Ledger   index.Ledger
-	Blocks   struct{ Known, Resident, Shared int }
+	Blocks   diagnose.Blocks
 	// Notes are what the source said beside its records, newest last.
 	Notes []Note
 	// Replay has what was asked of each replica that can be asked; nil for a

@@ -178,6 +178,7 @@ func (p *Player) seek(ctx context.Context, pos int) (*Snapshot, error) {
 		}
 		obs.Push(p.records[at])
 	}
+	obs.audited = p.audit
 	p.obs, p.pos, p.last = obs, pos, obs.Snapshot()
 	return p.last, nil
 }

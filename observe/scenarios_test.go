@@ -17,6 +17,8 @@ type scenario struct {
 	// facts and load are what every metrics page says.
 	facts wire.Facts
 	load  wire.Load
+	// router is the router's configuration, and twinRouter that of the twin.
+	router, twinRouter *diagnose.Router
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -24,11 +26,11 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios)
 
 // watched follows records to their end.
-func (s *scenario) watched(records []wire.Record) *Snapshot {
-	o := New(Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
+func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
+	o := New(Options{Router: router, Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
 	for _, rec := range records {
 		o.Push(rec)
 	}
@@ -40,17 +42,17 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.code+"/"+s.name, func(t *testing.T) {
 			t.Parallel()
-			of := func(records []wire.Record) (found []diagnose.Finding) {
-				for _, f := range s.watched(records).Findings {
+			of := func(records []wire.Record, router *diagnose.Router) (found []diagnose.Finding) {
+				for _, f := range s.watched(records, router).Findings {
 					if f.Code == s.code {
 						found = append(found, f)
 					}
 				}
 				return found
 			}
-			found := of(s.fault(t))
+			found := of(s.fault(t), s.router)
 			if len(found) == 0 {
-				t.Fatalf("nothing found; findings of other checks: %s", inWords(s.watched(s.fault(t)).Findings))
+				t.Fatalf("nothing found; findings of other checks: %s", inWords(s.watched(s.fault(t), s.router).Findings))
 			}
 			f := &found[0]
 			if f.Title == "" || f.Next == "" || f.Subject == "" || f.Kind == "" || f.Since == 0 {
@@ -59,7 +61,7 @@ func TestScenarios(t *testing.T) {
 			if s.want != nil {
 				s.want(t, f)
 			}
-			if found := of(s.twin(t)); found != nil {
+			if found := of(s.twin(t), s.twinRouter); found != nil {
 				t.Errorf("the healthy twin has it too: %s", inWords(found))
 			}
 		})

@@ -24,6 +24,8 @@ type setting struct {
 	def       string
 	kind      kind
 	words     []string // of kind word
+	// moves says that flag and vars are deprecated in favour of the policy file.
+	moves bool
 	// weight says that it is a number that can turn the choice.
 	weight bool
 }

@@ -1,5 +1,7 @@
 package route
 
+import "slices"
+
 // The settings of Dynamo's default policy, by index.
 const (
 	dynCredit = iota
@@ -39,13 +41,13 @@ const (
 // the bookkeeping read say anything about a choice; the others are known so that
 // a router's whole configuration can be given and shown.
 var dynamoSettings = []setting{
-	dynCredit:         {name: "overlap_score_credit", flag: "--router-kv-overlap-score-credit", vars: []string{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"}, def: "1", weight: true},
-	dynDecay:          {name: "overlap_score_credit_decay", flag: "--router-kv-overlap-score-credit-decay", vars: []string{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY"}, def: "0", weight: true},
-	dynScale:          {name: "prefill_load_scale", flag: "--router-prefill-load-scale", vars: []string{"DYN_ROUTER_PREFILL_LOAD_SCALE"}, def: "1", weight: true},
-	dynRequests:       {name: "decode_active_request_weight", flag: "--router-decode-active-request-weight", vars: []string{"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT"}, def: "0", weight: true},
+	dynCredit:         {name: "overlap_score_credit", flag: "--router-kv-overlap-score-credit", vars: []string{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"}, def: "1", weight: true, moves: true},
+	dynDecay:          {name: "overlap_score_credit_decay", flag: "--router-kv-overlap-score-credit-decay", vars: []string{"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY"}, def: "0", weight: true, moves: true},
+	dynScale:          {name: "prefill_load_scale", flag: "--router-prefill-load-scale", vars: []string{"DYN_ROUTER_PREFILL_LOAD_SCALE"}, def: "1", weight: true, moves: true},
+	dynRequests:       {name: "decode_active_request_weight", flag: "--router-decode-active-request-weight", vars: []string{"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT"}, def: "0", weight: true, moves: true},
 	dynHost:           {name: "host_cache_hit_weight", flag: "--router-host-cache-hit-weight", vars: []string{"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT"}, def: "0.75", weight: true},
 	dynDisk:           {name: "disk_cache_hit_weight", flag: "--router-disk-cache-hit-weight", vars: []string{"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT"}, def: "0.25", weight: true},
-	dynShared:         {name: "shared_cache_multiplier", flag: "--shared-cache-multiplier", vars: []string{"DYN_SHARED_CACHE_MULTIPLIER"}, kind: anyReal, weight: true},
+	dynShared:         {name: "shared_cache_multiplier", flag: "--shared-cache-multiplier", vars: []string{"DYN_SHARED_CACHE_MULTIPLIER"}, kind: anyReal, weight: true, moves: true},
 	dynSharedType:     {name: "shared_cache_type", flag: "--shared-cache-type", vars: []string{"DYN_SHARED_CACHE_TYPE"}, def: "none", kind: word, words: []string{"none", "hicache"}},
 	dynTemperature:    {name: "router_temperature", flag: "--router-temperature", vars: []string{"DYN_ROUTER_TEMPERATURE"}, def: "0"},
 	dynEvents:         {name: "use_kv_events", flag: "--router-kv-events", off: "--no-router-kv-events", vars: []string{"DYN_ROUTER_USE_KV_EVENTS", "DYN_USE_KV_EVENTS"}, def: "true", kind: onOff},
@@ -61,7 +63,7 @@ var dynamoSettings = []setting{
 	dynTTL:            {name: "router_ttl_secs", flag: "--router-ttl-secs", vars: []string{"DYN_ROUTER_TTL_SECS"}, def: "120"},
 	dynApproximate:    {name: "router_approximate_cache_policy", flag: "--router-approximate-cache-policy", vars: []string{"DYN_ROUTER_APPROXIMATE_CACHE_POLICY"}, def: "ttl", kind: word, words: []string{"ttl", "lru"}},
 	dynPredictedTTL:   {name: "router_predicted_ttl_secs", flag: "--router-predicted-ttl-secs", vars: []string{"DYN_ROUTER_PREDICTED_TTL_SECS"}, kind: anyReal},
-	dynQueueThreshold: {name: "router_queue_threshold", flag: "--router-queue-threshold", vars: []string{"DYN_ROUTER_QUEUE_THRESHOLD"}, kind: anyReal},
+	dynQueueThreshold: {name: "router_queue_threshold", flag: "--router-queue-threshold", vars: []string{"DYN_ROUTER_QUEUE_THRESHOLD"}, kind: anyReal, moves: true},
 	dynQueuePolicy:    {name: "router_queue_policy", flag: "--router-queue-policy", vars: []string{"DYN_ROUTER_QUEUE_POLICY"}, def: "fcfs", kind: word, words: []string{"fcfs", "lcfs", "wspt"}},
 	dynThreads:        {name: "router_event_threads", flag: "--router-event-threads", vars: []string{"DYN_ROUTER_EVENT_THREADS"}, def: "4", kind: whole},
 	dynRemoteIndexer:  {name: "use_remote_indexer", flag: "--use-remote-indexer", off: "--no-use-remote-indexer", vars: []string{"DYN_USE_REMOTE_INDEXER"}, def: "false", kind: onOff},
@@ -86,6 +88,34 @@ var loadAware = []struct {
 	{dynShared, "0"},
 	{dynSharedType, "none"},
 	{dynPredictedTTL, ""},
+}
+
+// Deprecated is a setting given in a way that its router warns of.
+type Deprecated struct {
+	Setting
+	// Sets names the other setting that it sets in truth, "" if it does what its name
+	// says.
+	Sets string
+}
+
+// Deprecated gives the settings that came by a flag or variable which the router's
+// next release takes from its policy file alone, or by one that has lost its meaning.
+func (c *Config) Deprecated() []Deprecated {
+	var out []Deprecated
+	for i, v := range c.values {
+		s := &c.policy.settings[i]
+		if v.origin != s.flag && !slices.Contains(s.vars, v.origin) {
+			continue
+		}
+		d := Deprecated{Setting: Setting{s.name, v.text, v.origin}}
+		if s.name == dynamoSettings[dynLegacy].name {
+			d.Sets = dynamoSettings[dynScale].name
+		}
+		if s.moves || d.Sets != "" {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // inferDynamo lets the deprecated weight and the preset of a layer overwrite

@@ -44,6 +44,7 @@ func newReport() *cobra.Command {
 func newDiagnose() *cobra.Command {
 	var in input
 	var failOn string
+	var router routerFlags
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "List what is wrong, with evidence; exit code 1 if an open finding is an error",
@@ -52,6 +53,9 @@ func newDiagnose() *cobra.Command {
 			level, err := diagnose.SeverityOf(failOn)
 			if err != nil {
 				return usageError("--fail-on: %w", err)
+			}
+			if in.router, err = router.known(os.Getenv); err != nil {
+				return usageError("%w", err)
 			}
 			s, err := in.snapshot(cmd)
 			if s == nil {
@@ -79,6 +83,7 @@ func newDiagnose() *cobra.Command {
 		},
 	}
 	in.flags(cmd)
+	router.add(cmd.Flags())
 	jsonFlag(cmd, &in.json)
 	cmd.Flags().StringVar(&failOn, "fail-on", "error", "exit with 1 if an open finding is at least this severe: info, warning or error")
 	return cmd

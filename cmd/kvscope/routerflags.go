@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -82,6 +83,16 @@ func (f *routerFlags) config(getenv func(string) string) (cfg route.Config, pool
 	}
 	cfg, err = p.Configure(src)
 	return cfg, pool, err
+}
+
+// known is the router where flags say anything of it, else nil: the variables alone
+// may be those of any program.
+func (f *routerFlags) known(getenv func(string) string) (*diagnose.Router, error) {
+	if f.policy+f.flags+f.file == "" {
+		return nil, nil
+	}
+	cfg, _, err := f.config(getenv)
+	return &diagnose.Router{Config: cfg}, err
 }
 
 // check refuses flags that say that another rule is in force than the one that

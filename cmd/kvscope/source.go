@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kvscope/kvscope/capture"
+	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fleet"
 	"github.com/kvscope/kvscope/index"
@@ -34,6 +35,8 @@ type input struct {
 	fleet    liveFlags
 	json     bool
 	maxIndex int
+	// router is the router in front, where a command asks for it.
+	router *diagnose.Router
 }
 
 // recordingFlags are those of commands that need a recording.
@@ -79,7 +82,7 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 		return nil, err
 	}
 	defer src.close()
-	src.opt.Requests, src.opt.Rename = requests, rename
+	src.opt.Requests, src.opt.Rename, src.opt.Router = requests, rename, in.router
 	o := observe.New(src.opt)
 	progress, done := progressOn(cmd.ErrOrStderr())
 	err = o.Run(cmd.Context(), src, progress)
@@ -123,6 +126,7 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 		return nil, err
 	}
 	defer src.close()
+	src.opt.Router = in.router
 	live := src.live()
 	done := countdown(period, cmd.ErrOrStderr(), live)
 	over := make(chan error, 1)
