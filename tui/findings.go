@@ -368,8 +368,8 @@ func (v *findings) text(s *scene, f *diagnose.Finding, w int) []string {
 	for _, part := range []struct{ name, text string }{
 		{"when", lasted},
 		{"check", checkTitle(f.Code)},
-		{"evidence", evidenceWords(f)},
-		{"effect", effectWords(&f.Effect)},
+		{"evidence", f.Evidence.String()},
+		{"effect", f.Effect.String()},
 		{"otherwise", f.Counterfactual},
 		{glyphArrow + " next", f.Next},
 	} {
@@ -392,44 +392,4 @@ func checkTitle(code string) string {
 		}
 	}
 	return ""
-}
-
-func evidenceWords(f *diagnose.Finding) string {
-	e := &f.Evidence
-	var words []string
-	if e.Replica != "" {
-		words = append(words, "replica "+string(e.Replica))
-	}
-	switch {
-	case e.SeqFrom != nil && e.SeqTo != nil && *e.SeqFrom > *e.SeqTo:
-		words = append(words, "batch "+group(*e.SeqTo)+" after "+group(*e.SeqFrom))
-	case e.SeqFrom != nil && e.SeqTo != nil && *e.SeqFrom < *e.SeqTo:
-		words = append(words, "batches "+rangeOf(*e.SeqFrom, *e.SeqTo))
-	case e.SeqFrom != nil:
-		words = append(words, "batch "+group(*e.SeqFrom))
-	}
-	if e.Block != nil {
-		words = append(words, "block "+group(*e.Block))
-	}
-	if e.Token != nil {
-		words = append(words, "token "+group(*e.Token))
-	}
-	if e.Span != nil {
-		words = append(words, "“"+*e.Span+"”")
-	}
-	return strings.Join(words, ", ")
-}
-
-func effectWords(e *diagnose.Effect) string {
-	var words []string
-	if e.Blocks != nil {
-		words = append(words, plural(*e.Blocks, "block"))
-	}
-	if e.Tokens != nil {
-		words = append(words, plural(*e.Tokens, "token"))
-	}
-	if e.Share != nil {
-		words = append(words, percent(*e.Share, 1)+" of its capacity")
-	}
-	return strings.Join(words, ", ")
 }
