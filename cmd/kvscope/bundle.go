@@ -219,4 +219,3 @@ func redactFlags(cmd *cobra.Command, opt *capture.RedactOptions) {
 	cmd.Flags().BoolVar(&opt.KeepNames, "keep-names", false, "keep the names of replicas and pods")
 	cmd.Flags().BoolVar(&opt.HideModels, "hide-models", false, "replace the names of models too")
 }
-

@@ -125,8 +125,10 @@ func marked(t *testing.T, path string) {
 	events := [][]any{
 		{stored},
 		{[]any{"BlockStored", []any{digest}, uint64(markHash), tokens[:16], 16, nil, "GPU", markPrompt, []any{[]any{markSalt}}}},
-		{dict{"type": markPrompt, "text": markPrompt}}, {dict{"type": "BlockStored", "block_hashes": markPrompt}},
-		{[]any{markPrompt, tokens}}, {dict{"type": "BlockRemoved", "block_hashes": []any{uint64(markHash)}, "medium": markSalt}},
+		{dict{"type": markPrompt, "text": markPrompt}},
+		{dict{"type": "BlockStored", "block_hashes": markPrompt}},
+		{[]any{markPrompt, tokens}},
+		{dict{"type": "BlockRemoved", "block_hashes": []any{uint64(markHash)}, "medium": markSalt}},
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
