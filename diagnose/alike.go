@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,17 +13,23 @@ type Alike []*Finding
 
 // Collapse puts findings together that differ in nothing but the replica, numbers
 // and times. What is open stays apart from what is over, and findings on the fleet
-// stay alone. Their order is that of the first of each.
-func Collapse(findings []Finding) []Alike {
+// stay alone, as those of one replica do unless repeats are put together too. Their
+// order is that of the first of each.
+func Collapse(findings []Finding, repeats bool) []Alike {
 	var out []Alike
-	at := map[string]int{}
+	at, times := map[string]int{}, map[string]int{}
 	for i := range findings {
 		f := &findings[i]
 		if f.Evidence.Replica == "" {
 			out = append(out, Alike{f})
 			continue
 		}
-		k := fmt.Sprintf("%s %d %t\x00%s\x00%s", f.Code, f.Severity, f.Open(), shape(f, f.Title), shape(f, f.Next))
+		k := f.likeness()
+		if !repeats {
+			mine := k + "\x00" + f.Subject
+			k += fmt.Sprint("\x00", times[mine])
+			times[mine]++
+		}
 		n, ok := at[k]
 		if !ok {
 			n = len(out)
@@ -32,6 +39,26 @@ func Collapse(findings []Finding) []Alike {
 		out[n] = append(out[n], f)
 	}
 	return out
+}
+
+// likeness is what findings that are alike have in common, and no others.
+func (f *Finding) likeness() string {
+	return fmt.Sprintf("%s %d %t\x00%s\x00%s", f.Code, f.Severity, f.Open(), shape(f, f.Title), shape(f, f.Next))
+}
+
+// Key tells them from all others of a list: newer ones may come to them.
+func (a Alike) Key() string {
+	f := a.First()
+	key := fmt.Sprintf("%s %s %d", f.likeness(), f.Subject, f.Since)
+	if e := &f.Evidence; e.SeqFrom != nil {
+		key += fmt.Sprint(" ", *e.SeqFrom)
+	}
+	return key
+}
+
+// First is the one that began first.
+func (a Alike) First() *Finding {
+	return slices.MinFunc(a, func(x, y *Finding) int { return cmp.Compare(x.Since, y.Since) })
 }
 
 // anonymous is a text without the subject's name where that is a word of it. A name

@@ -18,7 +18,7 @@ func TestCollapse(t *testing.T) {
 		return f
 	}
 	over := p(second)
-	got := Collapse([]Finding{
+	in := []Finding{
 		on("seq-gap", "r1", "1 batch lost (5–5) of r1", Error, nil),
 		on("seq-gap", "r2", "12 batches lost (7–18) of r2", Error, nil),
 		on("seq-gap", "r2", "3 batches lost (1–3) of r2", Error, nil),
@@ -29,14 +29,21 @@ func TestCollapse(t *testing.T) {
 		on("herding", "fleet", "one", Error, nil),
 		on("late-join", "r1", "joined late, says r1", Info, nil),
 		on("late-join", "r2", "joined late, says r2", Info, nil),
-	})
-	var said []string
-	for _, a := range got {
-		said = append(said, fmt.Sprintf("%s %s %t", a[0].Code, strings.Join(a.Names(), ","), a.Same()))
+	}
+	words := func(got []Alike) string {
+		var said []string
+		for _, a := range got {
+			said = append(said, fmt.Sprintf("%s %s %t", a[0].Code, strings.Join(a.Names(), ","), a.Same()))
+		}
+		return strings.Join(said, "; ")
 	}
 	want := "seq-gap r1,r2 ×2 false; seq-gap r3 true; seq-gap r4 true; seq-gap r5 true; herding fleet true; herding fleet true; late-join r1,r2 true"
-	if s := strings.Join(said, "; "); s != want {
-		t.Errorf("\n got %s\nwant %s", s, want)
+	if got := words(Collapse(in, true)); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	want = strings.Replace(want, "r1,r2 ×2 false;", "r1,r2 false; seq-gap r2 true;", 1)
+	if got := words(Collapse(in, false)); got != want {
+		t.Errorf("repeats apart:\n got %s\nwant %s", got, want)
 	}
 }
 

@@ -57,7 +57,7 @@ func FindingsMarkdown(w io.Writer, s *observe.Snapshot, damage string, made Made
 // apart gives the findings that are open, worst first as they come, and those
 // that are over.
 func apart(findings []diagnose.Finding) (open, over []diagnose.Alike) {
-	for _, a := range diagnose.Collapse(findings) {
+	for _, a := range diagnose.Collapse(findings, true) {
 		if a[0].Open() {
 			open = append(open, a)
 		} else {
@@ -170,7 +170,7 @@ func mdFinding(b *strings.Builder, a diagnose.Alike, now wire.Time) {
 	fmt.Fprintf(b, "### %s %s: %s\n\n", strings.ToUpper(x.Severity.String()), code(x.Code), codes(a.Names(), mdNames))
 	// Bold, so that no title begins a list.
 	fmt.Fprintf(b, "**%s.**\n\n", strings.TrimSuffix(mdTitle(a), "."))
-	since := earliest(a)
+	since := a.First().Since
 	var evidence, effect []string
 	for _, f := range a {
 		evidence = add(evidence, "", f.Evidence.String())
@@ -236,7 +236,7 @@ func mdPast(b *strings.Builder, over []diagnose.Alike) {
 			break
 		}
 		x := a[0]
-		fmt.Fprintf(b, "- %s %s %s, %s: %s\n", clock(earliest(a)), x.Severity, code(x.Code), codes(a.Names(), mdNames), mdTitle(a))
+		fmt.Fprintf(b, "- %s %s %s, %s: %s\n", clock(a.First().Since), x.Severity, code(x.Code), codes(a.Names(), mdNames), mdTitle(a))
 	}
 	b.WriteString("\n</details>\n\n")
 }

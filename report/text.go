@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -299,13 +298,13 @@ func findingsText(b *strings.Builder, s *observe.Snapshot) {
 	}
 	fmt.Fprintf(b, "\nFindings: %d\n", len(f))
 	const indent = "          "
-	for _, a := range diagnose.Collapse(f) {
+	for _, a := range diagnose.Collapse(f, true) {
 		x := a[0]
 		over := ""
 		if !x.Open() {
 			over = " (over)"
 		}
-		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(earliest(a)), wire.Printable(listed(a.Names(), 6)), over)
+		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(a.First().Since), wire.Printable(listed(a.Names(), 6)), over)
 		if a.Same() {
 			fmt.Fprintf(b, indent+"%s\n", wire.Printable(x.Title))
 		} else {
@@ -317,11 +316,6 @@ func findingsText(b *strings.Builder, s *observe.Snapshot) {
 		}
 		fmt.Fprintf(b, indent+"→ %s\n", wire.Printable(x.Next))
 	}
-}
-
-// earliest is when the first of findings began.
-func earliest(a diagnose.Alike) wire.Time {
-	return slices.MinFunc(a, func(x, y *diagnose.Finding) int { return cmp.Compare(x.Since, y.Since) }).Since
 }
 
 // rest says what the findings behind the first rest on.
