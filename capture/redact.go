@@ -104,6 +104,12 @@ func (r *Redactor) Header(h Header) Header {
 	return Header{Version: h.Version, Tool: h.Tool, Created: h.Created, Facts: facts, Hold: h.Hold}
 }
 
+// Name gives what stands for a replica's name.
+func (r *Redactor) Name(name wire.Replica) wire.Replica { return wire.Replica(r.name(string(name))) }
+
+// Count says what was lost up to now.
+func (r *Redactor) Count() Redaction { return r.count }
+
 // Redact is the function of this name, under r's key; w should have the header
 // that Header gives.
 func (r *Redactor) Redact(ctx context.Context, w *Writer, src wire.Source) (Redaction, error) {

@@ -211,18 +211,20 @@ func frames(s *sight) Result {
 	return fine("all messages can be read")
 }
 
+// staysLost is what it costs to have no replay socket.
+const staysLost = "what is lost between engine and tap then stays lost"
+
 func replay(s *sight) Result {
-	const out = "what is lost between engine and tap then stays lost"
 	switch {
 	case !s.tapped() || s.Kind != fleet.Engine:
 		return Result{}
 	case s.Bind:
-		return skip("engines that dial out do not say where their replay socket is: %s", out)
+		return skip("engines that dial out do not say where their replay socket is: %s", staysLost)
 	case s.Replay == "" && s.NoReplay != "":
 		return warn("", "%s", s.NoReplay)
 	case s.Replay == "":
 		return warn(`add "replay_endpoint":"tcp://*:5558" to the engine's --kv-events-config, and give its address as replay`,
-			"no replay socket is known: %s", out)
+			"no replay socket is known: %s", staysLost)
 	case !s.asked:
 		return skip("the replay policy is %s, so %s was not asked", s.policy, s.Replay)
 	case s.answered && s.answerErr == "":

@@ -297,18 +297,46 @@ func findingsText(b *strings.Builder, s *observe.Snapshot) {
 		return
 	}
 	fmt.Fprintf(b, "\nFindings: %d\n", len(f))
-	for i := range f {
-		x := &f[i]
+	const indent = "          "
+	for _, a := range diagnose.Collapse(f, true) {
+		x := a[0]
 		over := ""
 		if !x.Open() {
 			over = " (over)"
 		}
-		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n          %s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(x.Since), wire.Printable(x.Subject), over, wire.Printable(x.Title))
-		if x.Counterfactual != "" {
-			fmt.Fprintf(b, "          %s\n", x.Counterfactual)
+		fmt.Fprintf(b, "  %-7s %-18s %s  %s%s\n", strings.ToUpper(x.Severity.String()), x.Code, clock(a.First().Since), wire.Printable(listed(a.Names(), 6)), over)
+		if a.Same() {
+			fmt.Fprintf(b, indent+"%s\n", wire.Printable(x.Title))
+		} else {
+			fmt.Fprintf(b, indent+"%s: %s\n", wire.Printable(x.Subject), wire.Printable(x.Title))
+			fmt.Fprintf(b, indent+"likewise: %s\n", wire.Printable(listed(rest(a), 4)))
 		}
-		fmt.Fprintf(b, "          → %s\n", x.Next)
+		if x.Counterfactual != "" {
+			fmt.Fprintf(b, indent+"%s\n", wire.Printable(x.Counterfactual))
+		}
+		fmt.Fprintf(b, indent+"→ %s\n", wire.Printable(x.Next))
 	}
+}
+
+// rest says what the findings behind the first rest on.
+func rest(a diagnose.Alike) []string {
+	var out []string
+	for _, f := range a[1:] {
+		out = append(out, strings.TrimPrefix(f.Evidence.Batches()+" of "+f.Subject, " of "))
+	}
+	return out
+}
+
+// listed joins words, of which it names so many.
+func listed(words []string, most int) string {
+	if n := len(words) - most; n > 1 {
+		words = append(slices.Clip(words[:most]), fmt.Sprintf("%d more", n))
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // AuditText writes an audit for people; damage as for Text.

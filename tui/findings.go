@@ -127,19 +127,20 @@ func (v *findings) cells(s *scene, f *diagnose.Finding) []string {
 	}
 }
 
-func (v *findings) rows(s *scene) []*diagnose.Finding {
+// all are the findings that the filter lets through, in order.
+func (v *findings) all(s *scene) []diagnose.Finding {
 	if s.snap == nil {
 		return nil
 	}
-	var out []*diagnose.Finding
+	var out []diagnose.Finding
 	for i := range s.snap.Findings {
 		f := &s.snap.Findings[i]
 		if !s.filter.active() || s.filter.match(findingFields, v.cells(s, f)) {
-			out = append(out, f)
+			out = append(out, *f)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *diagnose.Finding) int {
-		c := findingSorts[v.sort].cmp(a, b)
+	slices.SortStableFunc(out, func(a, b diagnose.Finding) int {
+		c := findingSorts[v.sort].cmp(&a, &b)
 		if v.reverse {
 			return -c
 		}
@@ -148,30 +149,31 @@ func (v *findings) rows(s *scene) []*diagnose.Finding {
 	return out
 }
 
-// key names a finding across snapshots.
-func findingKey(f *diagnose.Finding) string {
-	key := fmt.Sprintf("%s %d %s", f.Code, f.Since, f.Subject)
-	if e := &f.Evidence; e.SeqFrom != nil {
-		key += fmt.Sprint(" ", *e.SeqFrom)
-	}
-	return key
-}
+// rows are the lines of the list: findings on several replicas that are alike are one.
+func (v *findings) rows(s *scene) []diagnose.Alike { return diagnose.Collapse(v.all(s), false) }
 
+// selected is the first of those on the selected line.
 func (v *findings) selected(s *scene) *diagnose.Finding {
 	rows := v.rows(s)
 	if len(rows) == 0 {
 		return nil
 	}
-	v.list.sync(len(rows), v.list.height, func(i int) string { return findingKey(rows[i]) })
-	return rows[v.list.cursor]
+	return rows[v.at(rows)][0]
 }
 
-func (v *findings) count(s *scene) (shown, all int) { return len(v.rows(s)), len(s.snap.Findings) }
+// at is the selected line.
+func (v *findings) at(rows []diagnose.Alike) int {
+	v.list.sync(len(rows), v.list.height, func(i int) string { return rows[i].Key() })
+	return v.list.cursor
+}
+
+func (v *findings) count(s *scene) (shown, all int) { return len(v.all(s)), len(s.snap.Findings) }
 
 func (v *findings) export(s *scene) table {
 	t := table{columns: findingFields}
-	for _, f := range v.rows(s) {
-		t.rows = append(t.rows, v.cells(s, f))
+	all := v.all(s)
+	for i := range all {
+		t.rows = append(t.rows, v.cells(s, &all[i]))
 	}
 	return t
 }
@@ -193,14 +195,15 @@ func (v *findings) handle(s *scene, action string) effect {
 		v.scroll = max(0, step(v.scroll, 1<<20, v.list.height))
 		return effect{}
 	}
-	if v.list.move(action, len(rows), func(i int) string { return findingKey(rows[i]) }) {
+	if v.list.move(action, len(rows), func(i int) string { return rows[i].Key() }) {
 		v.scroll = 0
 		return effect{}
 	}
-	f := v.selected(s)
-	if f == nil {
+	if len(rows) == 0 {
 		return effect{}
 	}
+	a := rows[v.at(rows)]
+	f := a[0]
 	switch action {
 	case actNextPane, actPrevPane:
 		v.inside, v.scroll = !v.inside, 0
@@ -209,13 +212,21 @@ func (v *findings) handle(s *scene, action string) effect {
 	case actJump:
 		return evidenceAt(f)
 	case actCopy:
-		return effect{copy: strings.Join(v.text(s, f, 100), "\n")}
+		return effect{copy: strings.Join(v.text(s, a, 100), "\n")}
 	case actCopyRow:
-		if b, err := json.MarshalIndent(f, "", "  "); err == nil {
+		if b, err := json.MarshalIndent(one(a), "", "  "); err == nil {
 			return effect{copy: string(b)}
 		}
 	}
 	return effect{}
+}
+
+// one is a finding, or the list of several.
+func one(a diagnose.Alike) any {
+	if len(a) == 1 {
+		return a[0]
+	}
+	return a
 }
 
 // behind are the checks whose evidence is batches that never came: the batch
@@ -257,8 +268,7 @@ func (v *findings) draw(s *scene, w, h int) []string {
 		out = v.drawList(s, rows, w, top)
 	}
 	if h > len(out) && (top < h) {
-		v.list.sync(len(rows), v.list.height, func(i int) string { return findingKey(rows[i]) })
-		out = append(out, v.drawText(s, rows[v.list.cursor], w, h-len(out))...)
+		out = append(out, v.drawText(s, rows[v.at(rows)], w, h-len(out))...)
 	}
 	return out
 }
@@ -274,12 +284,13 @@ func (v *findings) empty(s *scene) string {
 	return fmt.Sprintf("Nothing is wrong that the checks can see (%s on %s).", plural(len(diagnose.Checks), "check"), plural(n, "replica"))
 }
 
-func (v *findings) drawList(s *scene, rows []*diagnose.Finding, w, h int) []string {
-	v.list.sync(len(rows), h-1, func(i int) string { return findingKey(rows[i]) })
+func (v *findings) drawList(s *scene, rows []diagnose.Alike, w, h int) []string {
+	v.list.sync(len(rows), h-1, func(i int) string { return rows[i].Key() })
 	code, subject, since := 5, 8, 6
-	for _, f := range rows {
+	for _, a := range rows {
+		f := a[0]
 		code = max(code, ansi.StringWidth(clean(f.Code)))
-		subject = max(subject, ansi.StringWidth(clean(f.Subject)))
+		subject = max(subject, ansi.StringWidth(subjects(a)))
 		since = max(since, len(findingTime(s, f)))
 	}
 	code, subject = min(code, 20), min(subject, max(8, w/8))
@@ -304,8 +315,8 @@ func (v *findings) drawList(s *scene, rows []*diagnose.Finding, w, h int) []stri
 	heads[findingSorts[v.sort].column] += arrow
 	out := []string{cut("  "+row(heads, func(int) style { return s.theme.head })+s.theme.head.render("what"), w)}
 	for i := v.list.top; i < min(len(rows), v.list.top+h-1); i++ {
-		f := rows[i]
-		cells := []string{severityWord(f.Severity), stateWord(f), clean(f.Code), clean(f.Subject), findingTime(s, f)}
+		f := rows[i][0]
+		cells := []string{severityWord(f.Severity), stateWord(f), clean(f.Code), subjects(rows[i]), findingTime(s, f)}
 		line := row(cells, func(i int) style {
 			switch {
 			case !f.Open():
@@ -327,6 +338,15 @@ func (v *findings) drawList(s *scene, rows []*diagnose.Finding, w, h int) []stri
 	return out
 }
 
+// subjects names whom findings are about, in a column.
+func subjects(a diagnose.Alike) string {
+	names := a.Names()
+	if len(names) > 2 {
+		return plural(len(names), "replica")
+	}
+	return clean(strings.Join(names, ", "))
+}
+
 func findingTime(s *scene, f *diagnose.Finding) string {
 	if s.relative {
 		return s.when(f.Since)
@@ -334,14 +354,15 @@ func findingTime(s *scene, f *diagnose.Finding) string {
 	return clock(f.Since)
 }
 
-func (v *findings) drawText(s *scene, f *diagnose.Finding, w, h int) []string {
-	lines := v.text(s, f, w-2)
+func (v *findings) drawText(s *scene, a diagnose.Alike, w, h int) []string {
+	f := a[0]
+	lines := v.text(s, a, w-2)
 	v.scroll = min(v.scroll, max(0, len(lines)-(h-1)))
 	right := ""
 	if len(lines) > h-1 {
 		right = fmt.Sprintf("%d–%d of %d lines", v.scroll+1, min(len(lines), v.scroll+h-1), len(lines))
 	}
-	words := severityWord(f.Severity) + " " + clean(f.Code) + " · " + clean(f.Subject)
+	words := severityWord(f.Severity) + " " + clean(f.Code) + " · " + subjects(a)
 	out := []string{paneTitle(s.theme, v.inside, words, right, w)}
 	for _, line := range lines[v.scroll:min(len(lines), v.scroll+h-1)] {
 		if strings.HasPrefix(line, glyphArrow) {
@@ -352,8 +373,9 @@ func (v *findings) drawText(s *scene, f *diagnose.Finding, w, h int) []string {
 	return out
 }
 
-// text is a finding in full, wrapped.
-func (v *findings) text(s *scene, f *diagnose.Finding, w int) []string {
+// text is a finding in full, wrapped, and who else it is about.
+func (v *findings) text(s *scene, a diagnose.Alike, w int) []string {
+	f := a[0]
 	lasted := "open since " + s.when(f.Since) + " UTC, for " + ago(s.snap.Until-f.Since)
 	if s.relative {
 		lasted = "open since " + s.when(f.Since)
@@ -368,8 +390,9 @@ func (v *findings) text(s *scene, f *diagnose.Finding, w int) []string {
 	for _, part := range []struct{ name, text string }{
 		{"when", lasted},
 		{"check", checkTitle(f.Code)},
-		{"evidence", evidenceWords(f)},
-		{"effect", effectWords(&f.Effect)},
+		{"evidence", f.Evidence.String()},
+		{"effect", f.Effect.String()},
+		{"likewise", likewise(a)},
 		{"otherwise", f.Counterfactual},
 		{glyphArrow + " next", f.Next},
 	} {
@@ -385,6 +408,16 @@ func (v *findings) text(s *scene, f *diagnose.Finding, w int) []string {
 	return out
 }
 
+// likewise says what the others of findings that are alike rest on. A filter by
+// subject shows one of them alone.
+func likewise(a diagnose.Alike) string {
+	var out []string
+	for _, f := range a[1:] {
+		out = append(out, f.Evidence.String())
+	}
+	return strings.Join(out, "; ")
+}
+
 func checkTitle(code string) string {
 	for i := range diagnose.Checks {
 		if c := &diagnose.Checks[i]; c.Code == code {
@@ -392,44 +425,4 @@ func checkTitle(code string) string {
 		}
 	}
 	return ""
-}
-
-func evidenceWords(f *diagnose.Finding) string {
-	e := &f.Evidence
-	var words []string
-	if e.Replica != "" {
-		words = append(words, "replica "+string(e.Replica))
-	}
-	switch {
-	case e.SeqFrom != nil && e.SeqTo != nil && *e.SeqFrom > *e.SeqTo:
-		words = append(words, "batch "+group(*e.SeqTo)+" after "+group(*e.SeqFrom))
-	case e.SeqFrom != nil && e.SeqTo != nil && *e.SeqFrom < *e.SeqTo:
-		words = append(words, "batches "+rangeOf(*e.SeqFrom, *e.SeqTo))
-	case e.SeqFrom != nil:
-		words = append(words, "batch "+group(*e.SeqFrom))
-	}
-	if e.Block != nil {
-		words = append(words, "block "+group(*e.Block))
-	}
-	if e.Token != nil {
-		words = append(words, "token "+group(*e.Token))
-	}
-	if e.Span != nil {
-		words = append(words, "“"+*e.Span+"”")
-	}
-	return strings.Join(words, ", ")
-}
-
-func effectWords(e *diagnose.Effect) string {
-	var words []string
-	if e.Blocks != nil {
-		words = append(words, plural(*e.Blocks, "block"))
-	}
-	if e.Tokens != nil {
-		words = append(words, plural(*e.Tokens, "token"))
-	}
-	if e.Share != nil {
-		words = append(words, percent(*e.Share, 1)+" of its capacity")
-	}
-	return strings.Join(words, ", ")
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestFindingsOrder(t *testing.T) {
 	order := func() string {
 		var out []string
 		for _, f := range v.rows(s) {
-			out = append(out, f.Title)
+			out = append(out, f[0].Title)
 		}
 		return strings.Join(out, ", ")
 	}
@@ -145,5 +146,44 @@ func TestNoFindings(t *testing.T) {
 		if b.action == actOpen && (b.off == nil || b.off(s) == "") {
 			t.Error("a page can be opened")
 		}
+	}
+}
+
+// TestFindingsAlike: what several replicas have in common is one line, from which
+// the text, the copies and a filter lead to each of them.
+func TestFindingsAlike(t *testing.T) {
+	t.Parallel()
+	snap := &observe.Snapshot{Until: 99 * second}
+	for i := range uint64(4) {
+		from := 10 * i
+		snap.Findings = append(snap.Findings, diagnose.Finding{
+			Code: "late-join", Subject: fmt.Sprint("r", i), Since: wire.Time(i) * second, Title: fmt.Sprintf("joined at batch %d", from),
+			Evidence: diagnose.Evidence{Replica: wire.Replica(fmt.Sprint("r", i)), SeqFrom: &from, SeqTo: &from}, Next: "wait",
+		})
+	}
+	s, v := sceneOf(snap), newFindings()
+	got := shown(v, s, 100, 30)
+	for _, want := range []string{"4 replicas", "joined at batch 30", "likewise   replica r2, batch 20; replica r1, batch 10; replica r0, batch 0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	if n := len(v.rows(s)); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	if shown, all := v.count(s); shown != 4 || all != 4 || len(v.export(s).rows) != 4 {
+		t.Errorf("%d of %d", shown, all)
+	}
+	var copied []map[string]any
+	if err := json.Unmarshal([]byte(v.handle(s, actCopyRow).copy), &copied); err != nil || len(copied) != 4 {
+		t.Errorf("copied %v, %v", copied, err)
+	}
+	f, err := parseFilter("subject:r1", v.filterFields())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.filter = f
+	if e := v.handle(s, actJump); e.replica != "r1" || e.seq == nil || *e.seq != 11 {
+		t.Errorf("jumps to %+v", e)
 	}
 }

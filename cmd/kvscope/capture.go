@@ -197,8 +197,7 @@ func newRedact() *cobra.Command {
 		},
 	}
 	outFlag(cmd, &out, "capture to write; it must not exist")
-	cmd.Flags().BoolVar(&opt.KeepNames, "keep-names", false, "keep the names of replicas and pods")
-	cmd.Flags().BoolVar(&opt.HideModels, "hide-models", false, "replace the names of models too")
+	redactFlags(cmd, &opt)
 	return cmd
 }
 

@@ -45,10 +45,17 @@ func newDiagnose() *cobra.Command {
 	var in input
 	var failOn string
 	var router routerFlags
+	var page bool
 	cmd := &cobra.Command{
 		Use:   "diagnose",
 		Short: "List what is wrong, with evidence; exit code 1 if an open finding is an error",
-		Args:  cobra.NoArgs,
+		Long: `diagnose lists what is wrong, worst first, with its evidence, its effect and the
+next step, of a recording (--from FILE) or of a running fleet, which it listens to
+for --for (10 s). Findings that are alike on several replicas are one entry.
+
+--markdown writes a page to paste into an incident channel: names and texts of the
+fleet stand in it as code, so that they can be neither links nor mentions.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level, err := diagnose.SeverityOf(failOn)
 			if err != nil {
@@ -56,6 +63,9 @@ func newDiagnose() *cobra.Command {
 			}
 			if in.router, err = router.known(os.Getenv); err != nil {
 				return usageError("%w", err)
+			}
+			if page && in.json {
+				return usageError("give --json or --markdown, not both")
 			}
 			s, err := in.snapshot(cmd)
 			if s == nil {
@@ -66,10 +76,13 @@ func newDiagnose() *cobra.Command {
 			}
 			findings := s.Findings
 			var wrong error
-			if in.json {
-				wrong = report.FindingsJSON(cmd.OutOrStdout(), findings, sentence(err))
-			} else {
-				wrong = report.FindingsText(cmd.OutOrStdout(), s, sentence(err))
+			switch out := cmd.OutOrStdout(); {
+			case in.json:
+				wrong = report.FindingsJSON(out, findings, sentence(err))
+			case page:
+				wrong = report.FindingsMarkdown(out, s, sentence(err), made())
+			default:
+				wrong = report.FindingsText(out, s, sentence(err))
 			}
 			if err := first(wrong, err); err != nil {
 				return err
@@ -85,9 +98,13 @@ func newDiagnose() *cobra.Command {
 	in.flags(cmd)
 	router.add(cmd.Flags())
 	jsonFlag(cmd, &in.json)
+	cmd.Flags().BoolVar(&page, "markdown", false, "write a page in Markdown, for an incident channel")
 	cmd.Flags().StringVar(&failOn, "fail-on", "error", "exit with 1 if an open finding is at least this severe: info, warning or error")
 	return cmd
 }
+
+// made is the mark of a page that is written now.
+func made() report.Made { return report.Made{At: systemTime(), Tool: "kvscope " + version()} }
 
 func newAudit() *cobra.Command {
 	var in input

@@ -40,6 +40,8 @@ type following struct {
 	inform func(describe func(wire.Replica, wire.Facts))
 	// members gives who is listened to, and is nil for a recording.
 	members func() []fleet.Member
+	// replay says what may be asked of replay sockets.
+	replay tap.Policy
 	// cut is set for a recording.
 	cut   *until
 	close func()

@@ -88,7 +88,7 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 	err = o.Run(cmd.Context(), src, progress)
 	done()
 	if err == nil && o.Records() == 0 && src.cut.first != 0 {
-		return nil, usageError("--at %s is before the recording begins (%s)", in.at, stamp(src.cut.first))
+		return nil, in.early(src.cut.first)
 	}
 	if err == nil && o.Records() > 0 && len(o.Replicas()) == 0 {
 		err = noEvents(in.from)
@@ -97,6 +97,11 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 		return o, inputError(err)
 	}
 	return o, nil
+}
+
+// early is the error of a moment before the first record.
+func (in *input) early(first wire.Time) error {
+	return usageError("--at %s is before the recording begins (%s)", in.at, stamp(first))
 }
 
 // seen is what was observed of a source.
@@ -117,7 +122,24 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 		ask(o, nil)
 		return o, err
 	}
-	period, cancel := in.wait(cmd.Context(), defaultPeriod)
+	live, err := in.listen(cmd, func(_ context.Context, f *following) (wire.Source, error) { return f, nil }, func(l *observe.Live, f *following) {
+		ask(l, f.members())
+	})
+	if live == nil {
+		return nil, err
+	}
+	return live, err
+}
+
+// listen observes a recording to its end, or a running fleet until the time asked
+// for is over, through what its records pass on the way. It then calls ask, while a
+// fleet is still observed. An error beside what was seen says what could not be read.
+func (in *input) listen(cmd *cobra.Command, through func(context.Context, *following) (wire.Source, error), ask func(*observe.Live, *following)) (*observe.Live, error) {
+	unless := defaultPeriod
+	if in.from != "" {
+		unless = 0
+	}
+	period, cancel := in.wait(cmd.Context(), unless)
 	defer cancel()
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
@@ -127,10 +149,14 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 	}
 	defer src.close()
 	src.opt.Router = in.router
+	records, err := through(ctx, src)
+	if err != nil {
+		return nil, err
+	}
 	live := src.live()
 	done := countdown(period, cmd.ErrOrStderr(), live)
 	over := make(chan error, 1)
-	go func() { over <- ended(ctx, live.Run(ctx, src)) }()
+	go func() { over <- ended(ctx, live.Run(ctx, records)) }()
 	select {
 	case <-period.Done():
 		replayed(ctx, live)
@@ -138,11 +164,17 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 		over <- early
 	}
 	done()
-	ask(live, src.members())
+	ask(live, src)
 	stop()
 	err = <-over
-	if err == nil {
-		err = reached(live.Snapshot())
+	switch s := live.Snapshot(); {
+	case err != nil:
+	case src.members != nil:
+		err = reached(s)
+	case s.Records == 0 && src.cut.first != 0:
+		return nil, in.early(src.cut.first)
+	case s.Records > 0 && len(s.Replicas) == 0:
+		err = noEvents(in.from)
 	}
 	if err != nil {
 		err = inputError(err)
