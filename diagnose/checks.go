@@ -36,6 +36,14 @@ var Checks = []Check{
 	{Code: "cache-cleared", Kind: "phantom-hit", Title: "the engine dropped its whole cache", Needs: "the event stream", Run: cacheCleared},
 	{Code: "undecodable-events", Kind: "stream-silent", Title: "events could not be read", Needs: "the event stream", Run: undecodableEvents},
 	{Code: "over-capacity", Kind: "phantom-hit", Title: "more blocks are announced than the engine has", Needs: "the event stream and a metrics page", Run: overCapacity},
+
+	// Routing: who gets what.
+	{Code: "herding", Kind: "load-skew", Title: "one replica gets nearly all requests", Needs: "metrics pages of all replicas", Now: herding, Memory: newTraffic, Close: window},
+	{Code: "saturated-hot-replica", Kind: "load-skew", Title: "requests wait on one replica while another is idle", Needs: "metrics pages of all replicas", Now: saturatedHotReplica, Open: 10e9, Close: 10e9},
+	{Code: "starved-replica", Kind: "load-skew", Title: "a replica gets no request while the others are busy", Needs: "metrics pages of all replicas", Now: starvedReplica, Memory: newTraffic, Close: 10e9},
+	{Code: "cold-index-pileup", Kind: "load-skew", Title: "prompts that nobody has all go to one replica", Needs: "the event stream; metrics pages to tell what it costs", Now: coldIndexPileup, Memory: newTraffic, Close: window},
+	{Code: "ping-pong", Kind: "load-skew", Title: "conversations change replicas from turn to turn", Needs: "the event stream", Now: pingPong, Memory: newTraffic, Close: window},
+	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
 }
 
 func sortFindings(f []Finding) {

@@ -17,6 +17,8 @@ type scenario struct {
 	// facts and load are what every metrics page says.
 	facts wire.Facts
 	load  wire.Load
+	// scrape, if any, reads them instead.
+	scrape func(text string, rank int) (wire.Facts, wire.Load, error)
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -24,11 +26,15 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios)
+var scenarios = slices.Concat(streamScenarios, routingScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record) *Snapshot {
-	o := New(Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
+	scrape := s.scrape
+	if scrape == nil {
+		scrape = func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }
+	}
+	o := New(Options{Scrape: scrape})
 	for _, rec := range records {
 		o.Push(rec)
 	}
