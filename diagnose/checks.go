@@ -43,6 +43,8 @@ var Checks = []Check{
 	{Code: "starved-replica", Kind: "load-skew", Title: "a replica gets no request while the others are busy", Needs: "metrics pages of all replicas", Now: starvedReplica, Memory: newTraffic, Close: 10e9},
 	{Code: "cold-index-pileup", Kind: "load-skew", Title: "prompts that nobody has all go to one replica", Needs: "the event stream; metrics pages to tell what it costs", Now: coldIndexPileup, Memory: newTraffic, Close: window},
 	{Code: "ping-pong", Kind: "load-skew", Title: "conversations change replicas from turn to turn", Needs: "the event stream", Now: pingPong, Memory: newTraffic, Close: window},
+	{Code: "evicted-before-return", Kind: "load-skew", Title: "blocks are evicted before they are wanted again", Needs: "the event stream", Now: evictedBeforeReturn, Memory: newReturns, Close: window},
+	{Code: "burst-ahead-of-events", Kind: "load-skew", Title: "equal prompts are computed on several replicas at once", Needs: "the event stream, from replicas whose hashes agree", Now: burstAheadOfEvents, Memory: newBursts, Close: window},
 	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
 }
 

@@ -112,6 +112,34 @@ func chats(me int, at func(turn int) int) func(int) []any {
 	}
 }
 
+// cycle stores twenty blocks each second that stay for five and come again after
+// fifteen.
+func cycle(s int) []any {
+	base := func(s int) uint64 { return uint64(1 + 20*((s+15)%15)) }
+	out := []any{stored(nil, base(s), 20)}
+	if s >= 5 {
+		var gone []uint64
+		for i := range uint64(20) {
+			gone = append(gone, base(s-5)+i)
+		}
+		out = append(out, removed(gone...))
+	}
+	return out
+}
+
+// siblings are equal prompts on four replicas within so many seconds.
+func siblings(t *testing.T, within float64) []wire.Record {
+	t.Helper()
+	var out []wire.Record
+	for i, name := range []wire.Replica{"r1", "r2", "r3", "r4"} {
+		out = append(out, frame(t, 1+float64(i)/100, name, 0))
+	}
+	for i, name := range []wire.Replica{"r1", "r2", "r3", "r4"} {
+		out = append(out, frame(t, 10+within*float64(i)/3, name, 1, stored(nil, 1, 8)))
+	}
+	return append(out, frame(t, 15, "r1", 2), frame(t, 16, "r1", 3))
+}
+
 func alone(int) int          { return 0 }
 func alternate(turn int) int { return turn % 2 }
 
@@ -187,6 +215,23 @@ var routingScenarios = []scenario{
 			return served(t, 70, a, b)
 		},
 		want: titled(diagnose.Warning, "went to another replica than the turn before", "back to one they had left", "hit rate is 2 %"),
+	},
+	{
+		code: "evicted-before-return", name: "hit rate collapses under load while the router's metric looks fine", scrape: readServed,
+		fault: func(t *testing.T) []wire.Record {
+			r := serving{running: 5, done: 5, tokens: 100, hit: 5, stores: cycle}
+			return served(t, 90, r, even)
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return served(t, 90, serving{running: 5, done: 5, tokens: 100, hit: 5, stores: churn(1, 20)}, even)
+		},
+		want: titled(diagnose.Warning, "had been here and were evicted: they stay for 5s and are wanted again 10s later", "hit rate is 5 %"),
+	},
+	{
+		code: "burst-ahead-of-events", name: "P54: siblings on four replicas",
+		fault: func(t *testing.T) []wire.Record { return siblings(t, 0.04) },
+		twin:  func(t *testing.T) []wire.Record { return siblings(t, 4) },
+		want:  titled(diagnose.Info, "on 4 replicas within 40 ms"),
 	},
 	{
 		code: "no-reuse-to-find", name: "worse tail latency on uniform traffic", scrape: readServed,
