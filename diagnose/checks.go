@@ -45,6 +45,9 @@ var Checks = []Check{
 	{Code: "ping-pong", Kind: "load-skew", Title: "conversations change replicas from turn to turn", Needs: "the event stream", Now: pingPong, Memory: newTraffic, Close: window},
 	{Code: "evicted-before-return", Kind: "load-skew", Title: "blocks are evicted before they are wanted again", Needs: "the event stream", Now: evictedBeforeReturn, Memory: newReturns, Close: window},
 	{Code: "burst-ahead-of-events", Kind: "load-skew", Title: "equal prompts are computed on several replicas at once", Needs: "the event stream, from replicas whose hashes agree", Now: burstAheadOfEvents, Memory: newBursts, Close: window},
+	{Code: "load-term-zero", Kind: "load-skew", Title: "the router counts no load", Needs: "the router's metrics page and those of all replicas", Now: loadTermZero, Memory: newRouters, Close: window},
+	{Code: "router-bottleneck", Kind: "load-skew", Title: "choosing a replica takes long", Needs: "the router's metrics page", Now: routerBottleneck, Memory: newRouters, Close: window},
+	{Code: "body-truncated", Kind: "tokenizer-mismatch", Title: "the router saw only the start of some prompts", Needs: "the router's metrics page", Now: bodyTruncated, Memory: newRouters, Close: window},
 	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
 }
 

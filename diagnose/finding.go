@@ -96,6 +96,8 @@ type Replica struct {
 type View struct {
 	Now      wire.Time
 	Replicas []Replica
+	// Routers are those whose metrics pages are read, by name.
+	Routers []Router
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

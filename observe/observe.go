@@ -24,6 +24,8 @@ type Options struct {
 	// Scrape reads a metrics page for a data-parallel rank (-1 for the only
 	// one). Without it metrics pages are ignored.
 	Scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+	// Router reads a metrics page of a router's. Without it those are ignored.
+	Router func(text string) (diagnose.Router, error)
 	// Requests, if any, are held against what the index promises, with the
 	// log's names mapped by Rename; see explain.NewAuditor.
 	Requests []explain.Request
@@ -80,6 +82,9 @@ type Observer struct {
 	ticked wire.Time
 	// gone are the replicas that left the fleet, with when.
 	gone map[wire.Replica]wire.Time
+	// routers are what the newest pages of routers say, sorted by name; the slice
+	// is replaced and never changed.
+	routers []diagnose.Router
 }
 
 // New makes an Observer that has seen nothing.
@@ -155,7 +160,11 @@ func (o *Observer) Push(rec wire.Record) {
 	}
 	o.depart(rec)
 	if rec.Kind == wire.Scrape {
-		o.scrape(rec)
+		if wire.IsRouter(rec.Replica) {
+			o.scrapeRouter(rec)
+		} else {
+			o.scrape(rec)
+		}
 		return
 	}
 	if rec.Kind == wire.Note {
@@ -386,13 +395,13 @@ func (o *Observer) Snapshot() *Snapshot {
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
 	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
-	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas}, o.watch)
+	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas, Routers: o.routers}, o.watch)
 	return s
 }
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now}
+	v := diagnose.View{Now: now, Routers: o.routers}
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
 		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}

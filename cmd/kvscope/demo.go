@@ -183,6 +183,6 @@ func followDemo(ctx context.Context, engines *sim.Fleet) (*following, error) {
 	}
 	a := attach(ctx, tap.Options{}, finder.Run, fleet.NewScraper(fleet.Options{}).Run)
 	return a.following(observe.Options{
-		Name: "simulated fleet", Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: defaultMaxIndex},
+		Name: "simulated fleet", Scrape: fleet.ParseMetrics, Router: routerView, Index: index.Options{MaxBlocks: defaultMaxIndex},
 	}), nil
 }
