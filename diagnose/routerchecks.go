@@ -90,12 +90,15 @@ func (m *routers) spells(v View) []spell {
 			}
 			s.booked = max(s.booked, page[at].Booked)
 		}
-		if whole && s.Requests >= s.old.Requests && s.Truncated >= s.old.Truncated && s.spent("total").Times >= 0 {
+		if whole && s.Requests >= s.old.Requests && s.Truncated >= s.old.Truncated {
 			out = append(out, s)
 		}
 	}
 	return out
 }
+
+// over says how long that was.
+func (m *routers) over(v View) string { return seconds(v.Now - m.when[0]) }
 
 // spent is what a phase took in the window.
 func (s *spell) spent(phase string) Spent {
@@ -118,13 +121,14 @@ const (
 
 func routerBottleneck(v View, m Memory) []Finding {
 	var out []Finding
-	for _, s := range m.(*routers).spells(v) {
+	mem := m.(*routers)
+	for _, s := range mem.spells(v) {
 		all := s.spent("total")
 		if all.Times < slowRequests || all.Millis < slowMillis*all.Times {
 			continue
 		}
 		f := ofRouter(&s, Warning)
-		f.Title = fmt.Sprintf("the router takes %.0f ms to choose, for each of %.0f requests in %s", all.Millis/all.Times, all.Times, seconds(window))
+		f.Title = fmt.Sprintf("the router takes %.0f ms to choose, for each of %.0f requests in %s", all.Millis/all.Times, all.Times, mem.over(v))
 		worst := ""
 		for _, phase := range slices.Sorted(maps.Keys(s.Overhead)) {
 			if phase != "total" && (worst == "" || s.spent(phase).Millis > s.spent(worst).Millis) {
@@ -143,13 +147,14 @@ func routerBottleneck(v View, m Memory) []Finding {
 
 func bodyTruncated(v View, m Memory) []Finding {
 	var out []Finding
-	for _, s := range m.(*routers).spells(v) {
+	mem := m.(*routers)
+	for _, s := range mem.spells(v) {
 		cut := s.Truncated - s.old.Truncated
 		if cut <= 0 {
 			continue
 		}
 		f := ofRouter(&s, Warning)
-		f.Title = fmt.Sprintf("the router saw only the start of %.0f request bodies in %s", cut, seconds(window))
+		f.Title = fmt.Sprintf("the router saw only the start of %.0f request bodies in %s", cut, mem.over(v))
 		if n := s.Requests - s.old.Requests; n >= cut {
 			f.Title += fmt.Sprintf(", of %.0f requests", n)
 		}
@@ -185,7 +190,7 @@ func loadTermZero(v View, m Memory) []Finding {
 		}
 		f := ofRouter(&s, Warning)
 		f.Title = fmt.Sprintf("the load term is 0 for all %d workers while the engines have %.0f requests at a time: the cache term decides alone", s.Workers, flight)
-		f.Counterfactual = fmt.Sprintf("with loads booked, %.0f choices in %s would have weighed queues against prefixes", n, seconds(window))
+		f.Counterfactual = fmt.Sprintf("with loads booked, %.0f choices in %s would have weighed queues against prefixes", n, mem.over(v))
 		f.Next = "see that load is counted on the path in use (gRPC and HTTP differ in SGLang's gateway; Dynamo needs active block tracking), and until then lower the weight of the overlap"
 		out = append(out, f)
 	}

@@ -100,6 +100,12 @@ func (f *flow) stored() uint64 {
 	return l.First + l.Elsewhere + l.EvictedHere + l.EvictedElsewhere + l.Duplicate + l.Unattached
 }
 
+// seconds says how long a time is.
+func seconds(d wire.Time) string { return fmt.Sprintf("%d s", d/1e9) }
+
+// over says how long the window is: up to a look longer than window.
+func (t *traffic) over(v View) string { return seconds(v.Now - t.at[0]) }
+
 // flows gives what the replicas of each model did, all of which could have been
 // chosen for the whole window: there from before it, reached, and not restarted. It
 // gives nothing before a window is over.

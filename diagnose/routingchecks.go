@@ -15,12 +15,10 @@ const (
 	herdRequests = 50
 )
 
-// seconds says how long a window is.
-func seconds(d wire.Time) string { return fmt.Sprintf("%d s", d/1e9) }
-
 func herding(v View, m Memory) []Finding {
 	var out []Finding
-	for _, all := range m.(*traffic).flows(v) {
+	t := m.(*traffic)
+	for _, all := range t.flows(v) {
 		if len(all) < 2 || !allLoaded(all) {
 			continue
 		}
@@ -32,11 +30,11 @@ func herding(v View, m Memory) []Finding {
 		}
 		f := about(hot.Replica, Warning, 0)
 		f.Title = fmt.Sprintf("gets %s of %.0f requests in %s (even: %s; cv %.1f), and %s",
-			share(hot.requests, total), total, seconds(window), share(1, float64(len(all))), cv(all, requestsOf), cost)
+			share(hot.requests, total), total, t.over(v), share(1, float64(len(all))), cv(all, requestsOf), cost)
 		if hot.hit > hot.queried/2 {
 			f.Title += fmt.Sprintf("; its hit rate of %s hides it", share(hot.hit, hot.queried))
 		}
-		f.Counterfactual = fmt.Sprintf("spread evenly, each of the %d replicas would get %.0f requests in %s", len(all), total/float64(len(all)), seconds(window))
+		f.Counterfactual = fmt.Sprintf("spread evenly, each of the %d replicas would get %.0f requests in %s", len(all), total/float64(len(all)), t.over(v))
 		f.Next = "look at the router's load term: its weight above 0, loads that are not all 0, and a threshold for imbalance that is neither off nor infinite; or lower the weight of the overlap"
 		out = append(out, f)
 	}
@@ -89,7 +87,8 @@ const (
 
 func starvedReplica(v View, m Memory) []Finding {
 	var out []Finding
-	for _, all := range m.(*traffic).flows(v) {
+	t := m.(*traffic)
+	for _, all := range t.flows(v) {
 		if len(all) < 2 || !allLoaded(all) {
 			continue
 		}
@@ -102,7 +101,7 @@ func starvedReplica(v View, m Memory) []Finding {
 				continue
 			}
 			f := about(r.Replica, Warning, 0)
-			f.Title = fmt.Sprintf("got no request for %s, while the others served %.0f with %.1f at a time on each", seconds(window), total, rest)
+			f.Title = fmt.Sprintf("got no request for %s, while the others served %.0f with %.1f at a time on each", t.over(v), total, rest)
 			if r.Joined > v.Replicas[0].Joined+window || r.Facts.Started > v.Replicas[0].Joined {
 				f.Title += fmt.Sprintf("; it came %s ago", (time.Duration(v.Now-r.Joined) * time.Nanosecond).Round(time.Second))
 			}
@@ -110,7 +109,7 @@ func starvedReplica(v View, m Memory) []Finding {
 				f.Effect.Blocks = p(n - r.Index.Copies)
 				f.Effect.Share = p(float64(n-r.Index.Copies) / float64(n))
 			}
-			f.Counterfactual = fmt.Sprintf("its even part is %.0f requests in %s", part, seconds(window))
+			f.Counterfactual = fmt.Sprintf("its even part is %.0f requests in %s", part, t.over(v))
 			f.Next = "check that the router knows it (its list of workers, its health check) and that a replica without any prefix can win: the load term must outweigh the overlap of the others"
 			out = append(out, f)
 		}
@@ -128,13 +127,14 @@ const (
 
 func coldIndexPileup(v View, m Memory) []Finding {
 	var out []Finding
-	for _, all := range m.(*traffic).flows(v) {
+	t := m.(*traffic)
+	for _, all := range t.flows(v) {
 		hot, total := most(all, coldOf)
 		if len(all) < 2 || total < pileChains || coldOf(hot) < pileShare*total {
 			continue
 		}
 		f := about(hot.Replica, Info, 0)
-		f.Title = fmt.Sprintf("gets %.0f of the %.0f prompts in %s that no replica has anything of", coldOf(hot), total, seconds(window))
+		f.Title = fmt.Sprintf("gets %.0f of the %.0f prompts in %s that no replica has anything of", coldOf(hot), total, t.over(v))
 		if cost := strain(all, hot); cost != "" {
 			f.Severity = Warning
 			f.Title += ", and " + cost
@@ -157,7 +157,8 @@ const (
 
 func pingPong(v View, m Memory) []Finding {
 	var out []Finding
-	for _, all := range m.(*traffic).flows(v) {
+	t := m.(*traffic)
+	for _, all := range t.flows(v) {
 		var sum flow
 		size, hit, queried := 0, 0.0, 0.0
 		for i := range all {
@@ -165,21 +166,21 @@ func pingPong(v View, m Memory) []Finding {
 			size = max(size, all[i].Index.BlockSize)
 			hit, queried = hit+all[i].hit, queried+all[i].queried
 		}
-		t := sum.turns
-		turns := t.Kept + t.Moved
-		if len(all) < 2 || t.Moved < movedTurns || float64(t.Moved) < movedShare*float64(turns) {
+		moved := sum.turns.Moved
+		turns := sum.turns.Kept + moved
+		if len(all) < 2 || moved < movedTurns || float64(moved) < movedShare*float64(turns) {
 			continue
 		}
 		f := ofModel(Finding{Severity: Warning, Subject: "fleet"}, all)
-		f.Title = fmt.Sprintf("%d of %d turns of conversations in %s went to another replica than the turn before", t.Moved, turns, seconds(window))
-		if t.Returned > 0 {
-			f.Title += fmt.Sprintf(", %d of them back to one they had left", t.Returned)
+		f.Title = fmt.Sprintf("%d of %d turns of conversations in %s went to another replica than the turn before", moved, turns, t.over(v))
+		if sum.turns.Returned > 0 {
+			f.Title += fmt.Sprintf(", %d of them back to one they had left", sum.turns.Returned)
 		}
 		if queried > 0 {
 			f.Title += fmt.Sprintf("; the hit rate is %s", share(hit, queried))
 		}
-		f.Effect.Blocks, f.Effect.Tokens = p(int(t.MovedBlocks)), p(int(t.MovedBlocks)*size)
-		f.Counterfactual = fmt.Sprintf("had they stayed, %d blocks would not have been computed again", t.MovedBlocks)
+		f.Effect.Blocks, f.Effect.Tokens = p(int(sum.turns.MovedBlocks)), p(int(sum.turns.MovedBlocks)*size)
+		f.Counterfactual = fmt.Sprintf("had they stayed, %d blocks would not have been computed again", sum.turns.MovedBlocks)
 		f.Next = "check that the router gets cache events and weighs the overlap, or give it session affinity; several routers without shared state do this too"
 		out = append(out, f)
 	}
@@ -197,7 +198,8 @@ const (
 
 func noReuseToFind(v View, m Memory) []Finding {
 	var out []Finding
-	for _, all := range m.(*traffic).flows(v) {
+	t := m.(*traffic)
+	for _, all := range t.flows(v) {
 		var sum flow
 		for i := range all {
 			f := &all[i]
@@ -211,7 +213,7 @@ func noReuseToFind(v View, m Memory) []Finding {
 		}
 		f := ofModel(Finding{Severity: Info, Subject: "fleet"}, all)
 		f.Title = fmt.Sprintf("nothing to reuse: of %.0f requests with %.0f prompt tokens in %s, %s came from a cache, and %s of the blocks stored are new",
-			sum.requests, sum.queried, seconds(window), share(sum.hit, sum.queried), share(float64(sum.ledger.First), stored))
+			sum.requests, sum.queried, t.over(v), share(sum.hit, sum.queried), share(float64(sum.ledger.First), stored))
 		f.Counterfactual = "no choice of replica would have found more: what the overlap term moves is load alone, and the slowest requests pay for it"
 		f.Next = "if prompts should share a beginning, compare two of them (kvscope diff) for a clock or an id at the head; if not, use round robin or least load"
 		out = append(out, f)

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -112,6 +113,43 @@ func chats(me int, at func(turn int) int) func(int) []any {
 	}
 }
 
+// behind adds a router to what a fleet does in 80 seconds, whose counts are those of
+// one second.
+func behind(t *testing.T, r diagnose.Router, all ...serving) []wire.Record {
+	t.Helper()
+	records := served(t, 80, all...)
+	var out []wire.Record
+	for _, rec := range records {
+		if rec.Kind == wire.Scrape && rec.Replica == r1 {
+			at := float64(rec.At / 1e9)
+			page := r
+			page.Requests, page.Truncated, page.Overhead = at*r.Requests, at*r.Truncated, map[string]diagnose.Spent{}
+			for phase, s := range r.Overhead {
+				page.Overhead[phase] = diagnose.Spent{Times: at * s.Times, Millis: at * s.Millis}
+			}
+			text, err := json.Marshal(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, wire.Record{At: rec.At, Replica: wire.RouterName("front"), Kind: wire.Scrape, Text: string(text)})
+		}
+		out = append(out, rec)
+	}
+	return out
+}
+
+func readRouter(text string) (r diagnose.Router, err error) {
+	err = json.Unmarshal([]byte(text), &r)
+	return r, err
+}
+
+// spent is what two requests take, each so many milliseconds.
+func spent(total, matching float64) map[string]diagnose.Spent {
+	return map[string]diagnose.Spent{
+		"total": {Times: 2, Millis: 2 * total}, "find_matches": {Times: 2, Millis: 2 * matching}, "scheduling": {Times: 2, Millis: 0.1},
+	}
+}
+
 // cycle stores twenty blocks each second that stay for five and come again after
 // fifteen.
 func cycle(s int) []any {
@@ -188,7 +226,7 @@ var routingScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record {
 			return served(t, 140, even, even, serving{from: 70, running: 1, done: 0.1})
 		},
-		want: titled(diagnose.Warning, "got no request for 60 s", "5.0 at a time", "it came"),
+		want: titled(diagnose.Warning, "got no request for 64 s", "5.0 at a time", "it came"),
 	},
 	{
 		code: "cold-index-pileup", name: "ties go to the first", scrape: readServed,
@@ -198,7 +236,7 @@ var routingScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record {
 			return served(t, 70, serving{running: 12, done: 1, stores: fresh(1, 5)}, serving{running: 12, done: 1, stores: fresh(1e6, 5)})
 		},
-		want: titled(diagnose.Warning, "prompts in 60 s that no replica has anything of", "12 requests at a time"),
+		want: titled(diagnose.Warning, "63 of the 63 prompts in 63 s that no replica has anything of", "12 requests at a time"),
 	},
 	{
 		code: "ping-pong", name: "near-zero hits despite shared prompts", scrape: readServed,
@@ -232,6 +270,43 @@ var routingScenarios = []scenario{
 		fault: func(t *testing.T) []wire.Record { return siblings(t, 0.04) },
 		twin:  func(t *testing.T) []wire.Record { return siblings(t, 4) },
 		want:  titled(diagnose.Info, "on 4 replicas within 40 ms"),
+	},
+	{
+		code: "load-term-zero", name: "P48: load 0 for every worker", scrape: readServed, router: readRouter,
+		fault: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Workers: 4, Booked: 0}, even, even)
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Workers: 4, Booked: 7}, even, even)
+		},
+		want: titled(diagnose.Warning, "0 for all 4 workers while the engines have 10 requests"),
+	},
+	{
+		code: "load-term-zero", name: "nothing runs", scrape: readServed, router: readRouter,
+		fault: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Workers: 4, Booked: 0}, even, idle)
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Workers: 4, Booked: 0}, idle, idle)
+		},
+	},
+	{
+		code: "router-bottleneck", name: "35 ms a request", scrape: readServed, router: readRouter,
+		fault: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Overhead: spent(35, 30), Booked: -1}, even)
+		},
+		twin: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 2, Overhead: spent(0.4, 0.3), Booked: -1}, even)
+		},
+		want: titled(diagnose.Warning, "takes 35 ms to choose", "86 % of it in find_matches"),
+	},
+	{
+		code: "body-truncated", name: "one in ten", scrape: readServed, router: readRouter,
+		fault: func(t *testing.T) []wire.Record {
+			return behind(t, diagnose.Router{Requests: 10, Truncated: 1, Booked: -1}, even)
+		},
+		twin: func(t *testing.T) []wire.Record { return behind(t, diagnose.Router{Requests: 10, Booked: -1}, even) },
+		want: titled(diagnose.Warning, "only the start of 64 request bodies in 64 s, of 640"),
 	},
 	{
 		code: "no-reuse-to-find", name: "worse tail latency on uniform traffic", scrape: readServed,

@@ -19,6 +19,8 @@ type scenario struct {
 	load  wire.Load
 	// scrape, if any, reads them instead.
 	scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+	// router reads the pages of routers.
+	router func(text string) (diagnose.Router, error)
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -34,7 +36,7 @@ func (s *scenario) watched(records []wire.Record) *Snapshot {
 	if scrape == nil {
 		scrape = func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }
 	}
-	o := New(Options{Scrape: scrape})
+	o := New(Options{Scrape: scrape, Router: s.router})
 	for _, rec := range records {
 		o.Push(rec)
 	}

@@ -90,7 +90,7 @@ func (in *input) follow(ctx context.Context, cmd *cobra.Command) (*following, er
 	if err != nil {
 		return nil, err
 	}
-	a := attach(ctx, cfg.tap(), look, fleet.NewScraper(fleet.Options{Interval: cfg.Scrape}).Run)
+	a := attach(ctx, cfg.tap(), look, cfg.scraper())
 	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, Router: routerView, Index: bounds}), nil
 }
 

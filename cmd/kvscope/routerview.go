@@ -1,8 +1,14 @@
 package main
 
 import (
+	"context"
+	"net/url"
+	"sync"
+	"time"
+
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/fleet"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // routerView reads a router's metrics page for the checks.
@@ -31,4 +37,29 @@ func routerView(text string) (diagnose.Router, error) {
 		}
 	}
 	return out, nil
+}
+
+// scraper fetches the pages of the members, and beside them those of the routers,
+// as a whole.
+func (c *liveConfig) scraper() scraper {
+	engines := fleet.NewScraper(fleet.Options{Interval: c.Scrape}).Run
+	if len(c.Routers) == 0 {
+		return engines
+	}
+	var pages []fleet.Member
+	for _, at := range c.Routers {
+		name := at
+		if u, err := url.Parse(at); err == nil && u.Host != "" {
+			name = u.Host
+		}
+		pages = append(pages, fleet.Member{Name: wire.RouterName(name), Metrics: at})
+	}
+	const every = 5 * time.Second
+	routers := fleet.NewScraper(fleet.Options{Interval: max(every, c.Scrape), WholeEvery: 1}).Run
+	return func(ctx context.Context, members func() []fleet.Member, emit func(wire.Record)) {
+		var both sync.WaitGroup
+		both.Go(func() { engines(ctx, members, emit) })
+		both.Go(func() { routers(ctx, func() []fleet.Member { return pages }, emit) })
+		both.Wait()
+	}
 }
