@@ -43,7 +43,7 @@ func Collapse(findings []Finding, repeats bool) []Alike {
 
 // likeness is what findings that are alike have in common, and no others.
 func (f *Finding) likeness() string {
-	return fmt.Sprintf("%s %d %t\x00%s\x00%s", f.Code, f.Severity, f.Open(), shape(f, f.Title), shape(f, f.Next))
+	return fmt.Sprintf("%s %d %t\x00%s\x00%s", f.Code, f.Severity, f.Open(), outline(f, f.Title), outline(f, f.Next))
 }
 
 // Key tells them from all others of a list: newer ones may come to them.
@@ -76,8 +76,8 @@ func anonymous(f *Finding, text string) string {
 	return strings.Join(words, " ")
 }
 
-// shape is a text without the numbers and the subject in it.
-func shape(f *Finding, text string) string {
+// outline is a text without the numbers and the subject in it.
+func outline(f *Finding, text string) string {
 	text = anonymous(f, text)
 	var b strings.Builder
 	counted := false

@@ -187,8 +187,8 @@ func groupsOf(r *Replica) (dense, partial []string) {
 	return dense, slices.Compact(partial)
 }
 
-// grouped calls f for the replicas that have not left and have stored something.
-func grouped(v View, f func(*Replica)) {
+// eachWithGroups calls f for the replicas that have not left and have stored something.
+func eachWithGroups(v View, f func(*Replica)) {
 	for i := range v.Replicas {
 		if r := &v.Replicas[i]; r.Link != wire.LinkGone && len(r.Index.Groups) > 0 {
 			f(r)
@@ -206,7 +206,7 @@ func (m *again) about(name wire.Replica) *recomputed {
 
 func hybridOverprediction(v View, mem Memory) []Finding {
 	var out []Finding
-	grouped(v, func(r *Replica) {
+	eachWithGroups(v, func(r *Replica) {
 		c := mem.(*again).about(r.Replica)
 		dense, partial := groupsOf(r)
 		if len(dense) == 0 || len(partial) == 0 {
@@ -233,7 +233,7 @@ func hybridOverprediction(v View, mem Memory) []Finding {
 
 func phantomHit(v View, mem Memory) []Finding {
 	var out []Finding
-	grouped(v, func(r *Replica) {
+	eachWithGroups(v, func(r *Replica) {
 		c := mem.(*again).about(r.Replica)
 		if len(r.Index.Groups) > 1 {
 			return // of which hybrid-overprediction tells
@@ -257,7 +257,7 @@ func phantomHit(v View, mem Memory) []Finding {
 
 func ghostMiss(v View, _ Memory) []Finding {
 	var out []Finding
-	grouped(v, func(r *Replica) {
+	eachWithGroups(v, func(r *Replica) {
 		dense, partial := groupsOf(r)
 		if len(dense) > 0 || r.Load.QueriedTokens < ghostTokens || r.Load.HitTokens > 0 {
 			return

@@ -53,6 +53,19 @@ var Checks = []Check{
 	{Code: "deprecated-knob", Kind: "load-skew", Title: "the router is configured with deprecated settings", Needs: "the router's flags or variables", Now: deprecatedKnob, Close: minute},
 	{Code: "unsupported-shape", Kind: "stream-silent", Title: "the router cannot read what an engine sends", Needs: "the event stream; the router's configuration for how bad it is", Now: unsupportedShape, Memory: newShapes, Close: minute},
 	{Code: "index-growth", Kind: "index-cost", Title: "an index holds more than the fleet has", Needs: "the event stream", Now: indexGrowth, Open: minute, Close: minute},
+
+	// Routing: who gets what.
+	{Code: "herding", Kind: "load-skew", Title: "one replica gets nearly all requests", Needs: "metrics pages of all replicas", Now: herding, Memory: newTraffic, Close: window},
+	{Code: "saturated-hot-replica", Kind: "load-skew", Title: "requests wait on one replica while another is idle", Needs: "metrics pages of all replicas", Now: saturatedHotReplica, Open: 10e9, Close: 10e9},
+	{Code: "starved-replica", Kind: "load-skew", Title: "a replica gets no request while the others are busy", Needs: "metrics pages of all replicas", Now: starvedReplica, Memory: newTraffic, Close: 10e9},
+	{Code: "cold-index-pileup", Kind: "load-skew", Title: "prompts that nobody has all go to one replica", Needs: "the event stream; metrics pages to tell what it costs", Now: coldIndexPileup, Memory: newTraffic, Close: window},
+	{Code: "ping-pong", Kind: "load-skew", Title: "conversations change replicas from turn to turn", Needs: "the event stream", Now: pingPong, Memory: newTraffic, Close: window},
+	{Code: "evicted-before-return", Kind: "load-skew", Title: "blocks are evicted before they are wanted again", Needs: "the event stream", Now: evictedBeforeReturn, Memory: newReturns, Close: window},
+	{Code: "burst-ahead-of-events", Kind: "load-skew", Title: "equal prompts are computed on several replicas at once", Needs: "the event stream, from replicas whose hashes agree", Now: burstAheadOfEvents, Memory: newBursts, Close: window},
+	{Code: "load-term-zero", Kind: "load-skew", Title: "the router counts no load", Needs: "the router's metrics page and those of all replicas", Now: loadTermZero, Memory: newRouters, Close: window},
+	{Code: "router-bottleneck", Kind: "load-skew", Title: "choosing a replica takes long", Needs: "the router's metrics page", Now: routerBottleneck, Memory: newRouters, Close: window},
+	{Code: "body-truncated", Kind: "tokenizer-mismatch", Title: "the router saw only the start of some prompts", Needs: "the router's metrics page", Now: bodyTruncated, Memory: newRouters, Close: window},
+	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
 }
 
 func sortFindings(f []Finding) {

@@ -107,6 +107,8 @@ type View struct {
 	Router *Router
 	// Audit is how requests of a log turned out, nil without one.
 	Audit *explain.Audit
+	// Routers are those whose metrics pages are read, by name.
+	Routers []RouterPage
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

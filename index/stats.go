@@ -29,6 +29,8 @@ type Stats struct {
 	Unindexed uint64
 	// Ledger classifies every block stored on the device tier.
 	Ledger Ledger
+	// Turns tell where requests went, as far as stores show it.
+	Turns Turns
 	// BlockSize in tokens and Bigram are those of the newest store, or of
 	// SetBlockSize.
 	BlockSize int

@@ -93,6 +93,7 @@ func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns
 		}
 		ns = x.nodes[above].ns
 	}
+	t := x.turnAt(above)
 	for i := range items {
 		it := &items[i]
 		id := x.child(above, it.hash(above == none, ns), ns)
@@ -100,23 +101,29 @@ func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns
 			r.stats.Unindexed += uint64(len(items) - i)
 			return
 		}
+		leaf := x.nodes[id].child == none
 		x.keepText(id, it)
-		x.place(r, id, group, at.Tier, it.key, chain)
+		t.take(x.place(r, id, group, at.Tier, it.key, chain), leaf)
 		above = id
 	}
+	r.stats.Turns.count(&t)
 }
 
 // place makes a node resident under a handle and tells whoever waited for it.
-// chain says that all its ancestors are resident there too.
-func (x *Index) place(r *replica, id nodeID, group int16, tier wire.Tier, k uint64, chain bool) {
+// chain says that all its ancestors are resident there too. It gives the row of the
+// ledger that the block went to.
+func (x *Index) place(r *replica, id nodeID, group int16, tier wire.Tier, k uint64, chain bool) class {
 	x.learn(r, k, id, nil) // first, because it may tell that the block is here already
+	c := uncounted
 	if tier == wire.Device && r.isDense(group) {
-		r.stats.Ledger.count(x.classify(r, id, group))
+		c = x.classify(r, id, group)
+		r.stats.Ledger.count(c)
 	}
 	if s := x.find(id, r.id, group, tier); s != nil && s.n > 0 {
 		r.stats.Duplicates++
 	}
 	x.enter(r, id, group, tier, 1, evidence{chain: chain, gen: r.gen})
+	return c
 }
 
 // class is a row of the ledger.
@@ -129,6 +136,9 @@ const (
 	evictedElsewhere
 	duplicate
 	unattached
+	// uncounted is a block that is not on the device, or in a group that needs
+	// only some.
+	uncounted
 )
 
 func (l *Ledger) count(c class) {

@@ -24,6 +24,8 @@ type Options struct {
 	// Scrape reads a metrics page for a data-parallel rank (-1 for the only
 	// one). Without it metrics pages are ignored.
 	Scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+	// RouterPage reads a metrics page of a router's. Without it those are ignored.
+	RouterPage func(text string) (diagnose.RouterPage, error)
 	// Requests, if any, are held against what the index promises, with the
 	// log's names mapped by Rename; see explain.NewAuditor.
 	Requests []explain.Request
@@ -83,6 +85,9 @@ type Observer struct {
 	ticked wire.Time
 	// gone are the replicas that left the fleet, with when.
 	gone map[wire.Replica]wire.Time
+	// routers are what the newest pages of routers say, sorted by name; the slice
+	// is replaced and never changed.
+	routers []diagnose.RouterPage
 }
 
 // New makes an Observer that has seen nothing.
@@ -158,7 +163,11 @@ func (o *Observer) Push(rec wire.Record) {
 	}
 	o.depart(rec)
 	if rec.Kind == wire.Scrape {
-		o.scrape(rec)
+		if wire.IsRouter(rec.Replica) {
+			o.scrapeRouter(rec)
+		} else {
+			o.scrape(rec)
+		}
 		return
 	}
 	if rec.Kind == wire.Note {
@@ -396,7 +405,7 @@ func (o *Observer) Snapshot() *Snapshot {
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now, Router: o.opt.Router, Audit: o.audited}
+	v := diagnose.View{Now: now, Router: o.opt.Router, Routers: o.routers, Audit: o.audited}
 	v.Blocks.Known, v.Blocks.Resident, v.Blocks.Shared = o.idx.Blocks()
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {

@@ -19,6 +19,10 @@ type scenario struct {
 	load  wire.Load
 	// router is the router's configuration, and twinRouter that of the twin.
 	router, twinRouter *diagnose.Router
+	// scrape, if any, reads them instead.
+	scrape func(text string, rank int) (wire.Facts, wire.Load, error)
+	// router reads the pages of routers.
+	page func(text string) (diagnose.RouterPage, error)
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -26,11 +30,15 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
-	o := New(Options{Router: router, Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
+	scrape := s.scrape
+	if scrape == nil {
+		scrape = func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }
+	}
+	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page})
 	for _, rec := range records {
 		o.Push(rec)
 	}

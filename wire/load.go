@@ -20,6 +20,15 @@ func LoadOf(name Replica) (Replica, bool) {
 	return Replica(of), ok
 }
 
+// routerSuffix ends the names of routers, which are no replicas.
+const routerSuffix = "/router"
+
+// RouterName is what a router is called whose metrics pages are among the records.
+func RouterName(name string) Replica { return Replica(name + routerSuffix) }
+
+// IsRouter reports whether a name is a router's.
+func IsRouter(name Replica) bool { return strings.HasSuffix(string(name), routerSuffix) }
+
 // LoadReport is what one load message says. Of its numbers, those that it does
 // not say are negative.
 type LoadReport struct {

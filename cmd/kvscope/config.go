@@ -23,6 +23,7 @@ type config struct {
 	} `yaml:"replay"`
 	Scrape struct {
 		Interval time.Duration `yaml:"interval"`
+		Routers  []string      `yaml:"routers"`
 	} `yaml:"scrape"`
 	MaxIndex     int    `yaml:"max_index"`
 	Tokenizer    string `yaml:"tokenizer"`
@@ -49,7 +50,9 @@ type liveConfig struct {
 	Replay          tap.Policy
 	ReplayPerMinute int
 	// Scrape is the time from one reading of a metrics page to the next.
-	Scrape   time.Duration
+	Scrape time.Duration
+	// Routers are the metrics pages of routers.
+	Routers  []string
 	MaxIndex int
 }
 
@@ -122,7 +125,7 @@ func (c *config) live(file string) (liveConfig, error) {
 	}
 	out := liveConfig{
 		File: file, Fleet: c.Spec, NATS: c.NATS, Replay: p,
-		ReplayPerMinute: c.Replay.PerMinute, Scrape: c.Scrape.Interval, MaxIndex: c.MaxIndex,
+		ReplayPerMinute: c.Replay.PerMinute, Scrape: c.Scrape.Interval, Routers: c.Scrape.Routers, MaxIndex: c.MaxIndex,
 	}
 	if out.Fleet.Refresh == 0 {
 		out.Fleet.Refresh = defaultRefresh

@@ -23,7 +23,7 @@ func TestBadConfigs(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"an unknown key", "replcas: []", `c:1: there is no key "replcas": is it replicas?`},
 		{"an unknown key within", "\nreplicas:\n  - event: tcp://a:1\n    engine: http://a", `c:3: replicas[0]: there is no key "event": is it events?`},
-		{"a key of nowhere", "scrape: {speed: 3}", `c:1: scrape: there is no key "speed" here: the known ones are interval`},
+		{"a key of nowhere", "scrape: {speed: 3}", `c:1: scrape: there is no key "speed" here: the known ones are interval, routers`},
 		{"a key twice", "max_index: 1\nrefresh: 2s\nmax_index: 2", "c:3: max_index is given a second time, after line 1: keep one of them"},
 		{"no list", "dns: vllm", "c:1: dns: give a list: each entry begins with -"},
 		{"a list of texts", "dns: [vllm]", "c:1: dns[0]: give its fields below it, two spaces further in"},
@@ -146,7 +146,7 @@ func TestInitLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defaults.Fleet.Replicas, defaults.Fleet.DNS, defaults.Fleet.Dynamo = cfg.Replicas, cfg.DNS, cfg.Dynamo
-	defaults.Fleet.Kubernetes, defaults.NATS = cfg.Kubernetes, cfg.NATS
+	defaults.Fleet.Kubernetes, defaults.NATS, defaults.Routers = cfg.Kubernetes, cfg.NATS, cfg.Scrape.Routers
 	if diff := cmp.Diff(defaults, live, cmp.AllowUnexported(tap.Policy{})); diff != "" {
 		t.Errorf("(-defaults +shown)\n%s", diff)
 	}

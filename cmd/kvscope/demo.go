@@ -183,6 +183,6 @@ func followDemo(ctx context.Context, engines *sim.Fleet, opt tap.Options) (*foll
 	}
 	a := attach(ctx, opt, finder.Run, fleet.NewScraper(fleet.Options{}).Run)
 	return a.following(observe.Options{
-		Name: "simulated fleet", Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: defaultMaxIndex},
+		Name: "simulated fleet", Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: index.Options{MaxBlocks: defaultMaxIndex},
 	}), nil
 }

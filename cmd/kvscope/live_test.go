@@ -147,7 +147,7 @@ func TestLiveIsTrueAndRecorded(t *testing.T) {
 	}
 	again := &recording{Source: read, header: read.Header()}
 	o := observe.New(observe.Options{
-		Stream: again.stream(), Scrape: fleet.ParseMetrics, Index: index.Options{MaxBlocks: defaultMaxIndex}, Facts: again.facts(),
+		Stream: again.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: index.Options{MaxBlocks: defaultMaxIndex}, Facts: again.facts(),
 	})
 	if err := o.Run(context.Background(), again, nil); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)

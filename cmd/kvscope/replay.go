@@ -123,7 +123,7 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 	}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
-		Name: r.path, Stream: src.stream(), Scrape: fleet.ParseMetrics, Index: bounds, Facts: src.facts(),
+		Name: r.path, Stream: src.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Facts: src.facts(),
 		Requests: requests, Rename: names,
 	}, progress)
 	done()

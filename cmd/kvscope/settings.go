@@ -176,8 +176,10 @@ var settings = []setting{
 `},
 	{key: "scrape", kind: section, help: "the reading of metrics pages", fields: []setting{
 		{key: "interval", kind: duration, least: int64(500 * time.Millisecond), most: int64(5 * time.Minute), def: defaultScrape.String(), help: "from one reading of a page to the next"},
+		{key: "routers", kind: texts, most: 16, def: "none", help: "the URLs of the metrics pages of routers, which say what load they count and how long they take to choose"},
 	}, example: `scrape:
   interval: 2s
+  routers: ["http://10.0.0.20:8000/metrics"]
 `},
 	{key: "max_index", kind: number, least: 1, most: maxBlocks, def: strconv.Itoa(defaultMaxIndex), help: "most distinct blocks kept in the index, of about 1 KB of memory each", example: "max_index: 8388608\n"},
 	{key: "tokenizer", kind: text, most: 4 << 10, def: "none, so prompts are token ids", help: "the model's folder with tokenizer.json and its chat template, or its name in HuggingFace's cache", example: "tokenizer: /models/qwen3\n"},

@@ -1,0 +1,151 @@
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/stream"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// A burst: a block that nobody had is stored on several replicas within so much time,
+// which is how long routers take to hear of a store, with room.
+const (
+	burstWithin   = wire.Time(500e6)
+	burstReplicas = 3
+	// maxHeads is how many blocks are watched at a time, maxBursts how many bursts
+	// are kept, and maxBurstFleet how large a fleet may be: each replica is asked
+	// whether it knows a block.
+	maxHeads      = 4096
+	maxBursts     = 64
+	maxBurstFleet = 256
+)
+
+// bursts remembers the first blocks of the newest stores, and who stored them too.
+type bursts struct {
+	heads    map[uint64]head
+	order    []uint64
+	replicas map[wire.Replica]bool
+	done     []burst
+}
+
+// head is the first block of a store that nobody had.
+type head struct {
+	at wire.Time
+	// last is when it was stored last, and blocks how many came with it.
+	last   wire.Time
+	blocks int
+	on     [8]wire.Replica
+	n      int
+}
+
+// burst is one that was seen.
+type burst struct {
+	hash uint64
+	head
+}
+
+func newBursts() Memory { return &bursts{heads: map[uint64]head{}, replicas: map[wire.Replica]bool{}} }
+
+// Clone copies it.
+func (m *bursts) Clone() Memory {
+	return &bursts{
+		heads: maps.Clone(m.heads), order: slices.Clone(m.order),
+		replicas: maps.Clone(m.replicas), done: slices.Clone(m.done),
+	}
+}
+
+// Step looks at the first block of each store.
+func (m *bursts) Step(s *stream.Step, idx *index.Index) {
+	if s.Kind != stream.Apply || s.Replayed {
+		return
+	}
+	if len(m.replicas) < maxBurstFleet {
+		m.replicas[s.Replica] = true
+	}
+	if len(m.replicas) < 2 || !m.replicas[s.Replica] {
+		return
+	}
+	for i := range s.Batch.Events {
+		e := &s.Batch.Events[i]
+		if e.Kind == wire.Stored && e.Tier == wire.Device && len(e.Hashes) > 0 {
+			m.stored(s, e, idx)
+		}
+	}
+}
+
+func (m *bursts) stored(s *stream.Step, e *wire.Event, idx *index.Index) {
+	hash := e.Hashes[0].N
+	h, known := m.heads[hash]
+	switch {
+	case known && s.At-h.at <= burstWithin:
+		if h.n == len(h.on) || slices.Contains(h.on[:h.n], s.Replica) {
+			return
+		}
+		h.on[h.n] = s.Replica
+		h.n++
+		h.last, h.blocks = s.At, min(h.blocks, len(e.Hashes))
+		m.heads[hash] = h
+		if h.n >= burstReplicas {
+			m.note(burst{hash, h})
+		}
+	case !known && idx.Holders(e.Hashes[0]) == 0:
+		for len(m.order) > 0 && (len(m.order) >= maxHeads || s.At-m.heads[m.order[0]].at > burstWithin) {
+			delete(m.heads, m.order[0])
+			m.order = m.order[1:]
+		}
+		m.order = append(m.order, hash)
+		h = head{at: s.At, last: s.At, blocks: len(e.Hashes), n: 1}
+		h.on[0] = s.Replica
+		m.heads[hash] = h
+	}
+}
+
+// note keeps a burst, once however much it grows.
+func (m *bursts) note(b burst) {
+	for i := range m.done {
+		if m.done[i].hash == b.hash && m.done[i].at == b.at {
+			m.done[i] = b
+			return
+		}
+	}
+	drop := max(0, len(m.done)+1-maxBursts)
+	m.done = append(m.done[drop:], b)
+}
+
+// oftenBursts in a window cost more than an accident.
+const oftenBursts = 8
+
+func burstAheadOfEvents(v View, m Memory) []Finding {
+	mem := m.(*bursts)
+	var worst *burst
+	n, blocks := 0, 0
+	for i := range mem.done {
+		b := &mem.done[i]
+		if b.at <= v.Now-window {
+			continue
+		}
+		n++
+		blocks += (b.n - 1) * b.blocks
+		if worst == nil || b.n > worst.n {
+			worst = b
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	f := Finding{Severity: Info, Subject: "fleet", Since: worst.at}
+	f.Title = fmt.Sprintf("equal prompts were computed on %d replicas within %d ms, faster than a router hears of the first", worst.n, (worst.last-worst.at)/1e6)
+	if n >= oftenBursts {
+		f.Severity = Warning
+	}
+	if n > 1 {
+		f.Title += fmt.Sprintf("; %d such bursts in %s", n, seconds(window))
+	}
+	f.Effect.Blocks = p(blocks)
+	f.Counterfactual = fmt.Sprintf("sent to one replica after the other, at least %d blocks would have been computed once", blocks)
+	f.Next = "have the router note what it just sent where, and not wait for the event (predict on route); or send one request of such a batch ahead"
+	return []Finding{f}
+}
