@@ -1,9 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -60,6 +62,15 @@ func NewWatch() *Watch {
 	return w
 }
 
+// Speak gives what turns tokens into text to the checks that read it.
+func (w *Watch) Speak(s explain.Speech) {
+	for _, m := range w.memories {
+		if m, reads := m.(interface{ Speak(explain.Speech) }); reads {
+			m.Speak(s)
+		}
+	}
+}
+
 // Clone copies a Watch.
 func (w *Watch) Clone() *Watch {
 	c := &Watch{memories: maps.Clone(w.memories), episodes: maps.Clone(w.episodes), over: slices.Clone(w.over)}
@@ -82,6 +93,18 @@ func (w *Watch) Step(s *stream.Step, idx *index.Index) {
 	}
 }
 
+// Pass tells the memories that look back at the index, of which steps are not all of
+// time, how late it is. It comes before a Tick.
+func (w *Watch) Pass(at wire.Time, idx *index.Index) {
+	for i := range Checks {
+		if m, looks := w.memories[Checks[i].Code].(interface {
+			Pass(wire.Time, *index.Index)
+		}); looks {
+			m.Pass(at, idx)
+		}
+	}
+}
+
 // Tick looks at what holds now. A condition opens a finding once it has held for its
 // check's Open, and the finding ends once it has not held for its Close: what comes
 // and goes faster is one finding, or none.
@@ -91,7 +114,7 @@ func (w *Watch) Tick(v View) {
 		if c.Now == nil {
 			continue
 		}
-		for _, f := range c.Now(v, w.memories[c.Code]) {
+		for _, f := range c.Now(v, w.memories[cmp.Or(c.With, c.Code)]) {
 			w.hold(c, v.Now, f)
 		}
 	}

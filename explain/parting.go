@@ -33,7 +33,7 @@ func (d *Divergence) Compare(ctx context.Context, p *prompt.Prompt, speech Speec
 	opt := diff.Options{BlockSize: d.size}
 	var best *prompt.Prompt
 	for _, chain := range d.chains {
-		stored := spell(slices.Concat(p.Tokens[:min(d.Block*d.size, len(p.Tokens))], chain), speech)
+		stored := Spell(slices.Concat(p.Tokens[:min(d.Block*d.size, len(p.Tokens))], chain), speech)
 		stored.LoRA, stored.Salt = p.LoRA, p.Salt // it was found among such chains
 		one, err := diff.Compare(stored, p, opt)
 		if err != nil {
@@ -70,8 +70,8 @@ func (d *Divergence) Resume(earlier *Divergence) bool {
 	return true
 }
 
-// spell makes a prompt of tokens, with their text where all of them are known.
-func spell(tokens []wire.Token, speech Speech) *prompt.Prompt {
+// Spell makes a prompt of tokens, with their text where all of them are known.
+func Spell(tokens []wire.Token, speech Speech) *prompt.Prompt {
 	p := &prompt.Prompt{Tokens: tokens}
 	if speech == nil {
 		return p

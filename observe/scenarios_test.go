@@ -24,7 +24,7 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios)
+var scenarios = slices.Concat(streamScenarios, shiftScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record) *Snapshot {
