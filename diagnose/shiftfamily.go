@@ -288,7 +288,7 @@ func (m *shifts) join(s shift, old, c *chain) {
 	case f != nil && s.code == "template-drift":
 	case f == nil || !f.like(&s):
 		f = m.found(s, old, c)
-	case f.members < grown && n > f.low+2:
+	case f.members < grown && n > f.low+2 && s.code != "order-shift":
 		// What they have in common is more than what made the family.
 		f = m.found(s, old, c)
 	}
@@ -299,6 +299,9 @@ func (m *shifts) join(s shift, old, c *chain) {
 func (f *family) like(s *shift) bool {
 	if f.code != s.code || f.spelled != s.spelled {
 		return false
+	}
+	if s.code == "order-shift" {
+		return true // any item may be the first that moved
 	}
 	if s.spelled && s.code == "boundary-shift" {
 		return s.class == f.class && s.token >= f.low-precise && s.token <= f.high+precise
