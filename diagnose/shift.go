@@ -55,7 +55,7 @@ const (
 	// pause parts two requests of which one goes on where the other ended.
 	pause = wire.Time(5e9)
 	// rate is how many tokens are compared in a second, and hoard what may be saved up.
-	rate, hoard = 96 << 10, 192 << 10
+	rate, hoard = 32 << 10, 128 << 10
 )
 
 // print is a window's fingerprint, and where it is.
@@ -101,6 +101,12 @@ func (m *shifts) Clone() Memory {
 		c.families[i] = &one
 	}
 	return &c
+}
+
+// Size is about how many bytes it takes.
+func (m *shifts) Size() int {
+	const printSize, chainSize, tailSize, familySize = 24, 112, 32, 1 << 10
+	return printSize*cap(m.prints) + chainSize*cap(m.chains) + tailSize*len(m.tails) + familySize*len(m.families)
 }
 
 // Speak gives what turns tokens into text.

@@ -33,7 +33,9 @@ type family struct {
 	// length.
 	low, high int
 	// end is where the newest member went on with what is shared.
-	end         int
+	end int
+	// from and to are how many tokens its members had in common with another.
+	from, to    int
 	resized     bool
 	members     int
 	blocks      int // lost
@@ -56,6 +58,9 @@ const (
 	fraction = 4
 	// grown is how many chains make a family that new ones join rather than split.
 	grown = 3
+	// sure is how many make one that is known well enough: then one new chain in so many is
+	// compared in full.
+	sure = 8
 )
 
 // judge looks at the chains that are whole.
@@ -76,7 +81,7 @@ func (m *shifts) judge(at wire.Time, idx *index.Index) {
 
 // compare holds a chain against the one among its rivals that is most alike.
 func (m *shifts) compare(c *chain, at wire.Time, idx *index.Index) {
-	if c.family != 0 || !m.budget.spend(at, 0) {
+	if c.family != 0 || m.again(c, idx) || !m.budget.spend(at, 0) {
 		return
 	}
 	size := int(c.size)
@@ -114,8 +119,31 @@ func (m *shifts) compare(c *chain, at wire.Time, idx *index.Index) {
 		s, ok = pictured(best, c, prefix(others, seqs), common/size)
 	}
 	if ok && s.lost() > 0 && (s.code == "template-drift" || fraction*s.lost() >= s.total) {
-		m.join(s, best, c)
+		m.join(s, best, c, common)
 	}
+}
+
+// again takes a chain for one more of a well known family where it parts as others did.
+func (m *shifts) again(c *chain, idx *index.Index) bool {
+	size := int(c.size)
+	for _, r := range c.rivals {
+		o := m.of(r.chain)
+		if o == nil || r.hits < 2 {
+			continue
+		}
+		f := m.family(o.family)
+		if f == nil || f.code != "boundary-shift" || f.members < sure || f.members%sure == 0 {
+			continue
+		}
+		most := f.to/size + 1
+		mine, _, ok := idx.Lineage(c.tail, size, most)
+		theirs, _, okTheirs := idx.Lineage(o.tail, size, most)
+		if n := prefix(mine, theirs); ok && okTheirs && n >= f.from && n <= f.to && n < most*size {
+			f.add(f.shift, c, n)
+			return true
+		}
+	}
+	return false
 }
 
 func (m *shifts) membersOf(c *chain) int {
@@ -273,7 +301,7 @@ func (m *shifts) family(id uint32) *family {
 }
 
 // join makes two chains members of a family.
-func (m *shifts) join(s shift, old, c *chain) {
+func (m *shifts) join(s shift, old, c *chain, common int) {
 	f := m.family(old.family)
 	n := s.token
 	if s.code == "template-drift" { // each chat has a content of its own
@@ -292,7 +320,7 @@ func (m *shifts) join(s shift, old, c *chain) {
 		// What they have in common is more than what made the family.
 		f = m.found(s, old, c)
 	}
-	f.add(s, c)
+	f.add(s, c, common)
 }
 
 // like reports whether a shift may be one of the family's.
@@ -333,11 +361,15 @@ func (m *shifts) found(s shift, old, c *chain) *family {
 	return f
 }
 
-func (f *family) add(s shift, c *chain) {
+func (f *family) add(s shift, c *chain, common int) {
 	if s.lost() >= f.lost() || s.spelled != f.spelled {
 		f.shift = s // a chain's last tokens are in no full block, so all are lower bounds
 	}
 	f.low, f.high, f.end = min(f.low, s.token), max(f.high, s.token), s.token+s.is
+	if f.members == 1 {
+		f.from, f.to = common, common
+	}
+	f.from, f.to = min(f.from, common), max(f.to, common)
 	f.resized = f.resized || s.kind == diff.Resized
 	f.members++
 	f.blocks += s.lost()

@@ -57,7 +57,7 @@ func (f *family) finding(now wire.Time, m *shifts) Finding {
 	}
 	switch f.code {
 	case "boundary-shift":
-		out.Title = fmt.Sprintf("%s part at %s in %s and share what follows: %s", requests, where, what, wasted)
+		out.Title = fmt.Sprintf("%s differ at %s in %s, before text that is the same: %s", requests, where, what, wasted)
 		out.Counterfactual = fmt.Sprintf("with it behind the text that stays the same, %d of %d blocks of such a request are reused, now %d", f.can, f.total, f.now)
 		out.Next = "move it behind the text that stays the same: to the end of the system prompt or into the last message"
 	case "order-shift":

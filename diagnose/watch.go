@@ -84,6 +84,16 @@ func (w *Watch) Clone() *Watch {
 	return c
 }
 
+// Size is about how many bytes the memories that hold much take, as long as they tell.
+func (w *Watch) Size() (n int) {
+	for _, m := range w.memories {
+		if m, tells := m.(interface{ Size() int }); tells {
+			n += m.Size()
+		}
+	}
+	return n
+}
+
 // Step tells all memories of a step, before the index takes it.
 func (w *Watch) Step(s *stream.Step, idx *index.Index) {
 	for i := range Checks { // in their order: a map has none
