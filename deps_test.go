@@ -74,7 +74,7 @@ var allowed = map[string]row{
 		"two prompts are compared without knowing any fleet",
 	},
 	"diagnose": {
-		explain("explain", "stream"),
+		explain("explain", "explain/diff", "stream"),
 		"checks read what is known; they reach no fleet and draw no screen",
 	},
 	"observe": {

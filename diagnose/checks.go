@@ -23,6 +23,8 @@ type Check struct {
 	// about. It is asked once a second with the check's Memory, nil without one.
 	Now    func(View, Memory) []Finding
 	Memory func() Memory
+	// With is the code of the check whose Memory this one shares.
+	With string
 	// Open is how long a condition holds before it is a finding, and Close how long
 	// it has not held when the finding is over.
 	Open, Close wire.Time
@@ -66,6 +68,12 @@ var Checks = []Check{
 	{Code: "router-bottleneck", Kind: "load-skew", Title: "choosing a replica takes long", Needs: "the router's metrics page", Now: routerBottleneck, Memory: newRouters, Close: window},
 	{Code: "body-truncated", Kind: "tokenizer-mismatch", Title: "the router saw only the start of some prompts", Needs: "the router's metrics page", Now: bodyTruncated, Memory: newRouters, Close: window},
 	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
+
+	// Chains that share content and not their blocks: shift*.go.
+	{Code: "boundary-shift", Kind: "boundary-shift", Title: "a text that changes stands before text that does not", Needs: "the event stream, with tokens; a tokenizer to say what the text is", Now: shiftsOf("boundary-shift"), Memory: newShifts},
+	{Code: "order-shift", Kind: "order-shift", Title: "the same content comes in another order or form", Needs: "the event stream, with tokens; a tokenizer to say what the content is", Now: shiftsOf("order-shift"), With: "boundary-shift"},
+	{Code: "template-drift", Kind: "template-drift", Title: "a prompt does not begin with what was generated before", Needs: "the event stream, with tokens; a tokenizer for all but doubled beginnings", Now: shiftsOf("template-drift"), With: "boundary-shift"},
+	{Code: "multimodal-first", Kind: "boundary-shift", Title: "pictures that change stand before text that does not", Needs: "the event stream, with tokens and extra keys", Now: shiftsOf("multimodal-first"), With: "boundary-shift"},
 }
 
 func sortFindings(f []Finding) {

@@ -1,9 +1,11 @@
 package diagnose
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -60,6 +62,15 @@ func NewWatch() *Watch {
 	return w
 }
 
+// Speak gives what turns tokens into text to the checks that read it.
+func (w *Watch) Speak(s explain.Speech) {
+	for _, m := range w.memories {
+		if m, reads := m.(interface{ Speak(explain.Speech) }); reads {
+			m.Speak(s)
+		}
+	}
+}
+
 // Clone copies a Watch.
 func (w *Watch) Clone() *Watch {
 	c := &Watch{memories: maps.Clone(w.memories), episodes: maps.Clone(w.episodes), over: slices.Clone(w.over)}
@@ -73,11 +84,33 @@ func (w *Watch) Clone() *Watch {
 	return c
 }
 
+// Size is about how many bytes the memories that hold much take, as long as they tell.
+func (w *Watch) Size() (n int) {
+	for _, m := range w.memories {
+		if m, tells := m.(interface{ Size() int }); tells {
+			n += m.Size()
+		}
+	}
+	return n
+}
+
 // Step tells all memories of a step, before the index takes it.
 func (w *Watch) Step(s *stream.Step, idx *index.Index) {
 	for i := range Checks { // in their order: a map has none
 		if m := w.memories[Checks[i].Code]; m != nil {
 			m.Step(s, idx)
+		}
+	}
+}
+
+// Pass tells the memories that look back at the index, of which steps are not all of
+// time, how late it is. It comes before a Tick.
+func (w *Watch) Pass(at wire.Time, idx *index.Index) {
+	for i := range Checks {
+		if m, looks := w.memories[Checks[i].Code].(interface {
+			Pass(wire.Time, *index.Index)
+		}); looks {
+			m.Pass(at, idx)
 		}
 	}
 }
@@ -91,7 +124,7 @@ func (w *Watch) Tick(v View) {
 		if c.Now == nil {
 			continue
 		}
-		for _, f := range c.Now(v, w.memories[c.Code]) {
+		for _, f := range c.Now(v, w.memories[cmp.Or(c.With, c.Code)]) {
 			w.hold(c, v.Now, f)
 		}
 	}

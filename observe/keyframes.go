@@ -33,7 +33,7 @@ func (k *keyframes) pass(pos int, obs *Observer) {
 	if pos%k.distance != 0 {
 		return
 	}
-	size := obs.idx.Size() + obs.loads.Size()
+	size := obs.idx.Size() + obs.loads.Size() + obs.watch.Size()
 	k.frames = append(k.frames, keyframe{pos: pos, obs: obs.clone(), size: size})
 	k.bytes += size
 	for len(k.frames) > maxKeyframes || k.bytes > keyframeBytes && len(k.frames) > 1 {

@@ -35,6 +35,8 @@ type Options struct {
 	Facts map[wire.Replica]wire.Facts
 	// Router is the router in front, for the checks; nil if it is not known.
 	Router *diagnose.Router
+	// Speech turns tokens into text for the checks, nil without a tokenizer.
+	Speech explain.Speech
 	// Want is told of each replay that would fill what is missing; see
 	// stream.Want. It is nil where nobody can be asked, and must not block.
 	Want func(replica wire.Replica, from uint64)
@@ -96,6 +98,9 @@ func New(opt Options) *Observer {
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
 		loads: explain.NewLoads(), models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
 		watch: diagnose.NewWatch(),
+	}
+	if opt.Speech != nil {
+		o.watch.Speak(opt.Speech)
 	}
 	for _, name := range slices.Sorted(maps.Keys(opt.Facts)) {
 		o.Describe(name, 0, opt.Facts[name])
@@ -190,6 +195,7 @@ func (o *Observer) tick(at wire.Time) {
 		return
 	}
 	o.ticked = at
+	o.watch.Pass(at, o.idx)
 	o.watch.Tick(o.view(at))
 }
 

@@ -30,7 +30,7 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {

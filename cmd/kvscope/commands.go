@@ -16,6 +16,7 @@ import (
 
 func newReport() *cobra.Command {
 	var in input
+	var words wordFlags
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Say what every replica holds and how sure that is",
@@ -23,6 +24,9 @@ func newReport() *cobra.Command {
 (--from FILE) or of a running fleet, which it listens to for --for (10 s).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := in.spell(cmd, &words); err != nil {
+				return err
+			}
 			s, err := in.snapshot(cmd)
 			if s == nil {
 				return err
@@ -37,12 +41,14 @@ func newReport() *cobra.Command {
 		},
 	}
 	in.flags(cmd)
+	words.add(cmd)
 	jsonFlag(cmd, &in.json)
 	return cmd
 }
 
 func newDiagnose() *cobra.Command {
 	var in input
+	var words wordFlags
 	var failOn string
 	var router routerFlags
 	var page bool
@@ -66,6 +72,9 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 			}
 			if page && in.json {
 				return usageError("give --json or --markdown, not both")
+			}
+			if err := in.spell(cmd, &words); err != nil {
+				return err
 			}
 			s, err := in.snapshot(cmd)
 			if s == nil {
@@ -97,6 +106,7 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 	}
 	in.flags(cmd)
 	router.add(cmd.Flags())
+	words.add(cmd)
 	jsonFlag(cmd, &in.json)
 	cmd.Flags().BoolVar(&page, "markdown", false, "write a page in Markdown, for an incident channel")
 	cmd.Flags().StringVar(&failOn, "fail-on", "error", "exit with 1 if an open finding is at least this severe: info, warning or error")

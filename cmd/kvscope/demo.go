@@ -113,6 +113,7 @@ func (d *demo) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer src.close()
+	src.opt.Speech = speech{model}
 	if shown || d.json || d.plain {
 		words := startWords(ctx, nil, func(context.Context, func(string, int64, int64)) (*prompt.Model, error) { return model, nil })
 		return d.watch(ctx, cmd, src, tui.Options{

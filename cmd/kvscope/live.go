@@ -63,7 +63,9 @@ func (l *live) run(cmd *cobra.Command) error {
 			cmd.SetIn(tty)
 		}
 	}
-	return l.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Words: l.words.start(ctx)})
+	words := l.words.start(ctx)
+	src.opt.Speech = words
+	return l.watch(ctx, cmd, src, tui.Options{Look: look, Recent: src.recent, Words: words})
 }
 
 // watch shows what a source brings until ctx ends, the user quits or, without a

@@ -66,11 +66,19 @@ func (r *replay) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel() // it may still load
-	var words tui.Words
-	if r.shown(cmd) {
-		words = r.words.start(ctx) // while the recording is read
+	words := r.words.start(ctx)
+	var spell explain.Speech
+	if r.words.given() {
+		// A recording's findings must not depend on when the tokenizer is there.
+		m, err := words.wait(ctx)
+		switch {
+		case err == nil:
+			spell = speech{m}
+		case !r.shown(cmd):
+			return inputError(err)
+		}
 	}
-	player, damage, err := r.load(cmd)
+	player, damage, err := r.load(cmd, spell)
 	if err != nil {
 		return err
 	}
@@ -100,7 +108,7 @@ func (r *replay) run(cmd *cobra.Command) error {
 
 // load reads the recording. damage is what could not be read of it, err that
 // there is nothing to show.
-func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err error) {
+func (r *replay) load(cmd *cobra.Command, spell explain.Speech) (player *observe.Player, damage, err error) {
 	src, err := open(r.path, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, inputError(err)
@@ -124,7 +132,7 @@ func (r *replay) load(cmd *cobra.Command) (player *observe.Player, damage, err e
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
 		Name: r.path, Stream: src.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Facts: src.facts(),
-		Requests: requests, Rename: names,
+		Requests: requests, Rename: names, Speech: spell,
 	}, progress)
 	done()
 	if damage == nil {

@@ -37,6 +37,8 @@ type input struct {
 	maxIndex int
 	// router is the router in front, where a command asks for it.
 	router *diagnose.Router
+	// speech spells tokens for the checks, nil without a tokenizer.
+	speech explain.Speech
 }
 
 // recordingFlags are those of commands that need a recording.
@@ -53,6 +55,15 @@ func (in *input) flags(cmd *cobra.Command) {
 	cmd.Flags().Lookup("from").Usage += "; without it, the running fleet"
 	cmd.Flags().DurationVar(&in.period, "for", 0, "observe for so long, such as 30s")
 	in.fleet.add(cmd)
+}
+
+// spell loads the tokenizer that was given, if any.
+func (in *input) spell(cmd *cobra.Command, words *wordFlags) error {
+	err := words.settle(cmd, os.Getenv)
+	if err == nil {
+		in.speech, err = words.speech(cmd.Context())
+	}
+	return err
 }
 
 func jsonFlag(cmd *cobra.Command, json *bool) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/prompt/hf"
 	"github.com/kvscope/kvscope/prompt/remote"
@@ -99,6 +100,18 @@ func (w *wordFlags) load(ctx context.Context, progress func(stage string, done, 
 		err = fmt.Errorf("the tokenizer of %s: %w", w.dir, err)
 	}
 	return m, err
+}
+
+// speech loads what spells tokens for the checks, nil where nothing is given.
+func (w *wordFlags) speech(ctx context.Context) (explain.Speech, error) {
+	if !w.given() {
+		return nil, nil
+	}
+	m, err := w.load(ctx, nil)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return speech{m}, nil
 }
 
 // rust gives HuggingFace's own tokenizers for a model.
