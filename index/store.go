@@ -206,6 +206,7 @@ func (x *Index) Clear(name wire.Replica, all bool) {
 
 // empty takes all blocks out of a replica's device tier, or of all its tiers.
 func (x *Index) empty(r *replica, all bool) {
+	r.stats.Emptied = r.stats.Copies
 	for i, id := range r.table.vals {
 		if id != none {
 			x.emptyNode(r, id, r.table.keys[i], all)
