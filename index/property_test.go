@@ -131,7 +131,7 @@ func (h *history) differs() string {
 	for _, r := range h.m.replicas {
 		got, want := h.x.Stats(r.name), r.numbers()
 		// What the model does not count.
-		want.MaxCopies, want.Emptied, want.Stored, want.Removed, want.Cleared = got.MaxCopies, got.Emptied, got.Stored, got.Removed, got.Cleared
+		want.MaxCopies, want.LastClear, want.LastDrop, want.Stored, want.Removed, want.Cleared = got.MaxCopies, got.LastClear, got.LastDrop, got.Stored, got.Removed, got.Cleared
 		want.Groups, want.Recipe, want.BlockSize = got.Groups, got.Recipe, got.BlockSize
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Sprintf("%s (-model +index):\n%s", r.name, diff)

@@ -198,6 +198,7 @@ func (x *Index) remove(r *replica, group int16, tier wire.Tier, k uint64) {
 func (x *Index) Clear(name wire.Replica, all bool) {
 	r := x.replica(name)
 	x.clock++
+	r.stats.LastClear = r.stats.Copies
 	x.empty(r, all)
 	x.settle()
 	r.stats.MaxCopies = 0
@@ -206,7 +207,6 @@ func (x *Index) Clear(name wire.Replica, all bool) {
 
 // empty takes all blocks out of a replica's device tier, or of all its tiers.
 func (x *Index) empty(r *replica, all bool) {
-	r.stats.Emptied = r.stats.Copies
 	for i, id := range r.table.vals {
 		if id != none {
 			x.emptyNode(r, id, r.table.keys[i], all)
@@ -237,6 +237,7 @@ func (x *Index) emptyNode(r *replica, id nodeID, k uint64, all bool) {
 func (x *Index) Drop(name wire.Replica) {
 	r := x.replica(name)
 	x.clock++
+	r.stats.LastDrop = r.stats.Copies
 	x.empty(r, true)
 	x.settle()
 	r.reset(x)

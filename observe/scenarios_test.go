@@ -28,7 +28,7 @@ var scenarios = slices.Concat(streamScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record) *Snapshot {
-	o := New(Options{Scrape: func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }})
+	o := New(Options{Scrape: s.scrape})
 	for _, rec := range records {
 		o.Push(rec)
 	}
