@@ -64,13 +64,14 @@ func deadReplicaBlocks(v View, _ Memory) []Finding {
 		r := &v.Replicas[i]
 		down, is := downSince(r)
 		answers := r.Load.Known && r.ScrapeError == "" && r.Load.At > down
-		if !is || answers || r.Index.Copies == 0 {
+		blocks := told(r.Index)
+		if !is || answers || blocks <= 0 {
 			continue
 		}
 		f := about(r, Warning, down)
 		f.Evidence.SeqTo = p(r.Last)
-		f.Effect = blocksEffect(r, r.Index.Copies)
-		f.Title = fmt.Sprintf("has been gone since batch %d, and %s never removed", r.Last, are(r.Index.Copies, "block"))
+		f.Effect = blocksEffect(r, blocks)
+		f.Title = fmt.Sprintf("has been gone since batch %d, and %s never removed", r.Last, are(blocks, "block"))
 		if r.ScrapeError != "" {
 			f.Title += "; its metrics page does not answer either"
 		}
@@ -78,7 +79,7 @@ func deadReplicaBlocks(v View, _ Memory) []Finding {
 		f.Next = "check that the router took this replica out; if it still counts it, re-register or remove the worker there"
 		if r.Link == wire.LinkGone {
 			f.Severity = Info
-			f.Title = fmt.Sprintf("left the fleet, and %s never removed", are(r.Index.Copies, "block"))
+			f.Title = fmt.Sprintf("left the fleet, and %s never removed", are(blocks, "block"))
 		}
 		out = append(out, f)
 	}

@@ -75,6 +75,8 @@ const (
 	// enoughRequests is how many finished requests must have made an event where
 	// the page does not tell tokens.
 	enoughRequests = 10
+	// silence is how long nothing comes before that counts.
+	silence = wire.Time(10e9)
 )
 
 // due gives what was served without an event, if that must have stored a block: at
@@ -82,10 +84,10 @@ const (
 // count too, since part of theirs can have been counted before.
 func (s serving) due(r *Replica) (work, bool) {
 	m, known := s[r.Replica]
-	if !known || !reaches(r) {
+	l := &r.Load
+	if !known || !reaches(r) || l.At-m.base.At < silence {
 		return work{}, false
 	}
-	l := &r.Load
 	w := work{requests: l.Requests - m.base.Requests, tokens: -1, since: m.base.At}
 	if l.QueriedTokens <= 0 {
 		return w, w.requests >= enoughRequests

@@ -2,9 +2,12 @@ package observe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/wire"
@@ -114,6 +117,45 @@ func busy(t *testing.T, each int) []wire.Record {
 		}
 		return append(out, loadPage(at, r1, 0, 0, 0, 0))
 	})
+}
+
+// relayed is an engine that stores a block a second, and Dynamo's plane beside it,
+// which passes all on but the batches named.
+func relayed(t *testing.T, lost ...uint64) []wire.Record {
+	out := []wire.Record{onPlane(t, 1, "9/0", 0, nil, 999)}
+	passed := uint64(1)
+	return append(out, seconds(1, 10, func(at float64) []wire.Record {
+		seq := uint64(at) - 1
+		records := []wire.Record{frame(t, at, r1, seq, stored(nil, seq+1, 1))}
+		if !slices.Contains(lost, seq) {
+			records = append(records, onPlane(t, at+0.2, "9/0", passed, nil, seq+1))
+			passed++
+		}
+		return records
+	})...)
+}
+
+// onPlane is a store as Dynamo's relay passes it on.
+func onPlane(t *testing.T, at float64, name wire.Replica, seq uint64, parent any, hashes ...uint64) wire.Record {
+	t.Helper()
+	type dict = map[string]any
+	blocks := []any{}
+	for _, h := range hashes {
+		blocks = append(blocks, dict{"block_hash": h, "tokens_hash": h, "mm_extra_info": nil})
+	}
+	pack := func(v any) []byte {
+		b, err := msgpack.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	events := pack([]any{dict{
+		"worker_id": uint64(9), "storage_tier": "device", "residency_domain": "worker",
+		"event": dict{"event_id": seq + 1, "dp_rank": 0, "data": dict{"stored": dict{"parent_hash": parent, "start_position": nil, "blocks": blocks}}},
+	}})
+	body := pack(dict{"publisher_id": uint64(9), "sequence": seq, "published_at": uint64(at * 1000), "topic": wire.PlaneEvents, "payload": events})
+	return wire.Record{At: wire.Time(at * 1e9), Replica: name, Frames: [][]byte{[]byte("namespace.n.component.c.endpoint.e." + wire.PlaneEvents), body}}
 }
 
 var on, off = true, false
@@ -324,7 +366,9 @@ var streamScenarios = []scenario{
 			}
 			return out
 		},
-		twin: func(t *testing.T) []wire.Record { return append([]wire.Record{frame(t, 1, r1, 0)}, serves(1, 13, r1, 400)...) },
+		twin: func(t *testing.T) []wire.Record {
+			return append([]wire.Record{frame(t, 1, r1, 0)}, serves(1, 13, r1, 400)...)
+		},
 		want: titled(diagnose.Error, "220 requests finished in 11 s"),
 	},
 	{
@@ -438,8 +482,10 @@ var streamScenarios = []scenario{
 		fault: func(t *testing.T) []wire.Record {
 			return []wire.Record{
 				frame(t, 1, r1, 0),
-				{At: 2e9, Replica: r1, Kind: wire.Note, Text: wire.Dropped(800, time.Second)}, frame(t, 2, r1, 801),
-				{At: 3e9, Replica: r1, Kind: wire.Note, Text: wire.Dropped(12, time.Second)}, frame(t, 3, r1, 814),
+				{At: 2e9, Replica: r1, Kind: wire.Note, Text: wire.Dropped(800, time.Second)},
+				frame(t, 2, r1, 801),
+				{At: 3e9, Replica: r1, Kind: wire.Note, Text: wire.Dropped(12, time.Second)},
+				frame(t, 3, r1, 814),
 			}
 		},
 		twin: func(t *testing.T) []wire.Record { // lost elsewhere
@@ -465,6 +511,18 @@ var streamScenarios = []scenario{
 			titled(diagnose.Warning, "gone since batch 0, and 5 blocks of it were never removed", "metrics page does not answer")(t, f)
 			if f.Since != 4e9 || *f.Effect.Blocks != 5 || *f.Effect.Share != 0.5 {
 				t.Errorf("since %d, %+v", f.Since, f.Effect)
+			}
+		},
+	},
+	{
+		code: "relay-loss", name: "a batch that the relay cannot read",
+		fault: func(t *testing.T) []wire.Record { return relayed(t, 3, 4) },
+		twin:  func(t *testing.T) []wire.Record { return relayed(t) },
+		want: func(t *testing.T, f *diagnose.Finding) {
+			t.Helper()
+			titled(diagnose.Error, "lost 2 blocks of batches 3–4")(t, f)
+			if f.Subject != "r1" {
+				t.Errorf("about %s", f.Subject)
 			}
 		},
 	},
