@@ -136,6 +136,9 @@ func replayTruncated(v View) []Finding {
 func unfillableHole(v View) []Finding {
 	return eachLost(v, stream.Unfillable, func(r *Replica, g *stream.Gap, f *Finding) {
 		f.Title = fmt.Sprintf("%s (%d–%d) in no replay: the publisher's buffer has what comes before and after, so asking again brings nothing", count(g.To-g.From+1, "batch"), g.From, g.To)
+		if g.Cause == stream.Clipped {
+			f.Title = fmt.Sprintf("%s (%d–%d) in no replay: the answer began behind, though the publisher keeps more than that, so asking again brings nothing", count(g.To-g.From+1, "batch"), g.From, g.To)
+		}
 		f.Next = "look in the engine's log for a batch that failed to encode (vLLM before 0.11: hashes too large for an integer); kvscope does not ask for it again" + exactAgain
 	})
 }

@@ -110,21 +110,21 @@ type State struct {
 	GapsLost, MarksLost  int
 	GapsOpen, GapsHealed int
 	// Kept is the most batches that the publisher's replay buffer has shown to hold.
-	Kept                 uint64
-	MissingNow           uint64 // batches of this epoch known to be missing
-	Link                 wire.LinkState
-	LinkText             string
-	Facts                wire.Facts
-	Load                 wire.Load
-	ScrapeError          string
-	Held                 int // live batches held while a replay runs
-	Trust                Trust
-	Dialect              string
-	MixedDialect         bool
-	FrameErrors          uint64
-	ReplayRequests       int
-	rateFrom             wire.Time
-	rate                 [rateLen]uint32
+	Kept           uint64
+	MissingNow     uint64 // batches of this epoch known to be missing
+	Link           wire.LinkState
+	LinkText       string
+	Facts          wire.Facts
+	Load           wire.Load
+	ScrapeError    string
+	Held           int // live batches held while a replay runs
+	Trust          Trust
+	Dialect        string
+	MixedDialect   bool
+	FrameErrors    uint64
+	ReplayRequests int
+	rateFrom       wire.Time
+	rate           [rateLen]uint32
 }
 
 const (

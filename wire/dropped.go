@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"time"
 )
 
 // Dropped words the Note with which a tap says that it dropped messages of a link
 // because the program was slow.
-func Dropped(messages uint64, in time.Duration) string {
+func Dropped(messages uint64, in fmt.Stringer) string {
 	return fmt.Sprintf("kvscope fell behind and dropped %d messages of this link in %s", messages, in)
 }
 
