@@ -39,6 +39,22 @@ var Checks = []Check{
 	{Code: "undecodable-events", Kind: "stream-silent", Title: "events could not be read", Needs: "the event stream", Run: undecodableEvents},
 	{Code: "over-capacity", Kind: "phantom-hit", Title: "more blocks are announced than the engine has", Needs: "the event stream and a metrics page", Run: overCapacity},
 
+	// The stream itself: see streamgaps.go, streamserve.go, streamclock.go, streamclear.go, streamrest.go.
+	{Code: "replay-clipped", Kind: "stream-gap", Title: "the publisher's replay begins too late", Needs: "the event stream with its replays", Run: replayClipped},
+	{Code: "replay-truncated", Kind: "stream-gap", Title: "a replay broke off before its end", Needs: "the event stream with its replays", Run: replayTruncated},
+	{Code: "unfillable-hole", Kind: "stream-gap", Title: "a batch is in no replay", Needs: "the event stream with its replays", Run: unfillableHole},
+	{Code: "clear-held-back", Kind: "phantom-hit", Title: "a cleared cache was announced late", Needs: "the event stream with the engine's times", Run: clearHeldBack},
+	{Code: "prefix-caching-off", Kind: "stream-silent", Title: "the engine caches no prefixes", Needs: "a metrics page that tells its cache's settings", Now: prefixCachingOff, Close: 10e9},
+	{Code: "events-off", Kind: "stream-silent", Title: "the engine serves and publishes no events", Needs: "the event stream and metrics pages", Now: eventsOff, Memory: newServing, Close: 5e9},
+	{Code: "stream-silent", Kind: "stream-silent", Title: "events stopped while requests go on", Needs: "the event stream and metrics pages", Now: streamSilent, Memory: newServing, Close: 5e9},
+	{Code: "publisher-stalled", Kind: "stream-safety", Title: "the publisher holds its engine up", Needs: "the event stream and metrics pages", Now: publisherStalled, Memory: newServing, Close: 5e9},
+	{Code: "orphan-chains", Kind: "stream-gap", Title: "stored blocks have a parent that was never announced", Needs: "the event stream", Now: orphanChains, Open: 5e9, Close: 10e9},
+	{Code: "clock-skew", Kind: "metric-misread", Title: "an engine's clock differs from ours", Needs: "the event stream with the engine's times", Now: clockSkew, Memory: newLags, Open: 10e9, Close: 60e9},
+	{Code: "buffer-too-short", Kind: "stream-gap", Title: "the publisher's buffers hold too little", Needs: "the event stream, and the publisher's buffer_steps and hwm from /kv_event_sources (not in recordings)", Now: bufferTooShort, Memory: newRates, Open: 10e9, Close: 60e9},
+	{Code: "tap-too-slow", Kind: "stream-safety", Title: "kvscope itself dropped messages", Needs: "the notes of kvscope's own tap", Run: tapTooSlow},
+	{Code: "dead-replica-blocks", Kind: "phantom-hit", Title: "a replica is gone and its blocks were never removed", Needs: "the event stream with its links, and metrics pages", Now: deadReplicaBlocks, Open: 30e9, Close: 10e9},
+	{Code: "relay-loss", Kind: "stream-gap", Title: "Dynamo's relay loses what the engine announced", Needs: "the event streams of an engine and of Dynamo's event plane side by side", Now: relayLoss, Memory: newRelays, Close: 5e9},
+
 	// Identity and hash.
 	{Code: "hash-mismatch", Kind: "hash-mismatch", Title: "replicas give the same tokens different hashes", Needs: "the event streams of two replicas of one model", Now: hashMismatch, Memory: newRoots, Close: minute},
 	{Code: "block-size-mismatch", Kind: "hash-mismatch", Title: "block sizes differ", Needs: "the event stream; a metrics page for the model and the configured size", Now: blockSizeMismatch, Memory: newSizes, Close: minute},

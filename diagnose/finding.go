@@ -92,6 +92,15 @@ type Replica struct {
 	// Doubt is how many blocks of the device tier are in doubt: capacity less
 	// counted residents; 0 when EXACT, -1 where the capacity is unknown.
 	Doubt int
+	// Drops are the messages of it that kvscope itself had to drop.
+	Drops Drops
+}
+
+// Drops counts messages that the tap dropped because the program was slow.
+type Drops struct {
+	Messages    uint64
+	Times       int
+	First, Last wire.Time
 }
 
 // Router is what is known of the router in front of a fleet.

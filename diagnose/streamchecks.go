@@ -53,68 +53,7 @@ func endedBy(r *Replica, since wire.Time) *wire.Time {
 	return nil
 }
 
-// shownGaps is how many lost gaps of a replica are findings of their own; what
-// is older is one more.
-const shownGaps = 8
-
-func seqGap(v View) []Finding {
-	var out []Finding
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		lost := 0
-		var older *Finding
-		for k := len(r.Gaps) - 1; k >= 0; k-- {
-			g := &r.Gaps[k]
-			switch {
-			case g.Healed:
-				out = append(out, healedGap(r, g))
-			case r.Trust.Word == stream.Replaying && g.Reason == stream.NotReplayed:
-				// It is being asked for.
-			case lost < shownGaps:
-				lost++
-				out = append(out, lostGap(r, g))
-			case older == nil:
-				f := lostGap(r, g)
-				older = &f
-				*older.Evidence.SeqFrom, *older.Evidence.SeqTo = r.Gaps[0].From, g.To
-				older.Since = r.Gaps[0].Seen
-				older.Title = fmt.Sprintf("%s were lost before that (report --json lists up to 1 024)", count(uint64(k+1+r.GapsLost), "run of batches"))
-			}
-		}
-		if older != nil {
-			out = append(out, *older)
-		}
-	}
-	return out
-}
-
-func healedGap(r *Replica, g *stream.Gap) Finding {
-	f := about(r, Info, g.Seen)
-	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
-	f.Until = p(g.HealedAt)
-	f.Title = fmt.Sprintf("%s missed live (%d–%d) and recovered by replay", count(g.To-g.From+1, "batch"), g.From, g.To)
-	f.Next = "nothing to do; if it comes back, look for a slow link or a small high-water mark (hwm)"
-	return f
-}
-
-func lostGap(r *Replica, g *stream.Gap) Finding {
-	f := about(r, Error, g.Seen)
-	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
-	f.Counterfactual = "with these batches the index of " + string(r.Replica) + " would be exact"
-	if f.Until = endedBy(r, g.Seen); f.Until != nil {
-		f.Severity = Warning
-	} else {
-		f.Effect = doubtEffect(r)
-	}
-	f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
-	f.Next = "give the engine a replay_endpoint, so that what is missed can be fetched, and look for what loses batches; clearing its prefix cache would make the index exact, and cost all its hits"
-	if g.Reason == stream.NotKept {
-		f.Next = "look for what loses batches (a slow link, a small hwm), or give the engine a larger buffer_steps; clearing its prefix cache would make the index exact, and cost all its hits"
-	}
-	return f
-}
-
-// eachMark makes a finding of every mark of a kind.
+// eachMark makes a finding of every mark of a kind, save where tell gives no title.
 func eachMark(v View, kind stream.MarkKind, severity Severity, tell func(*Replica, stream.Mark, *Finding)) []Finding {
 	var out []Finding
 	for i := range v.Replicas {
@@ -123,8 +62,9 @@ func eachMark(v View, kind stream.MarkKind, severity Severity, tell func(*Replic
 			if m.Kind == kind {
 				f := about(r, severity, m.At)
 				f.Evidence.SeqFrom, f.Evidence.SeqTo = p(m.Seq), p(m.Seq)
-				tell(r, m, &f)
-				out = append(out, f)
+				if tell(r, m, &f); f.Title != "" {
+					out = append(out, f)
+				}
 			}
 		}
 	}
@@ -132,8 +72,8 @@ func eachMark(v View, kind stream.MarkKind, severity Severity, tell func(*Replic
 }
 
 func lateJoin(v View) []Finding {
-	late := eachMark(v, stream.MarkJoin, Info, func(r *Replica, m stream.Mark, f *Finding) {
-		if m.Seq == 0 {
+	return eachMark(v, stream.MarkJoin, Info, func(r *Replica, m stream.Mark, f *Finding) {
+		if m.Seq == 0 || m.Clipped {
 			return
 		}
 		f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
@@ -144,23 +84,31 @@ func lateJoin(v View) []Finding {
 			f.Effect = doubtEffect(r)
 		}
 	})
-	return slices.DeleteFunc(late, func(f Finding) bool { return f.Title == "" })
 }
 
 func replicaRestart(v View) []Finding {
-	return eachMark(v, stream.MarkRestart, Warning, func(_ *Replica, m stream.Mark, f *Finding) {
+	return eachMark(v, stream.MarkRestart, Warning, func(r *Replica, m stream.Mark, f *Finding) {
 		f.Until = p(m.At)
 		f.Evidence.SeqTo = p(m.To)
 		f.Title = fmt.Sprintf("restarted: batches began again at %d after %d (%s); its cache is empty and its old blocks are gone", m.To, m.Seq, m.Text)
 		f.Next = "check that the router dropped the old process's blocks too; expect cold prefills on this replica"
+		if isNewest(r, m) {
+			f.Effect = takenEffect(r, r.Index.LastDrop)
+		}
 	})
 }
 
 func cacheCleared(v View) []Finding {
-	return eachMark(v, stream.MarkCleared, Info, func(_ *Replica, m stream.Mark, f *Finding) {
+	return eachMark(v, stream.MarkCleared, Info, func(r *Replica, m stream.Mark, f *Finding) {
+		if heldBack(&m) > 0 {
+			return
+		}
 		f.Until = p(m.At)
 		f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %d", m.Seq)
 		f.Next = "find who called reset_prefix_cache or flush_cache; vLLM announces a clear only with its next batch, so it happened earlier than it shows"
+		if isNewest(r, m) {
+			f.Effect = takenEffect(r, r.Index.LastClear)
+		}
 	})
 }
 

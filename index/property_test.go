@@ -132,7 +132,7 @@ func (h *history) differs() string {
 		got, want := h.x.Stats(r.name), r.numbers()
 		got.Turns = Turns{} // the model does not know them; see TestTurns
 		// What the model does not count.
-		want.MaxCopies, want.Stored, want.Removed, want.Cleared = got.MaxCopies, got.Stored, got.Removed, got.Cleared
+		want.MaxCopies, want.LastClear, want.LastDrop, want.Stored, want.Removed, want.Cleared = got.MaxCopies, got.LastClear, got.LastDrop, got.Stored, got.Removed, got.Cleared
 		want.Groups, want.Recipe, want.BlockSize = got.Groups, got.Recipe, got.BlockSize
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Sprintf("%s (-model +index):\n%s", r.name, diff)

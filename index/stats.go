@@ -17,6 +17,9 @@ type Stats struct {
 	Copies int
 	// MaxCopies is the largest value that Copies had since the last clear.
 	MaxCopies int
+	// LastClear and LastDrop are how many of Copies the newest clear and the newest
+	// restart took away.
+	LastClear, LastDrop int
 	// Stored, Removed and Cleared count blocks over all tiers and groups.
 	Stored, Removed, Cleared uint64
 	// Duplicates counts blocks stored while already resident in that tier.

@@ -208,6 +208,7 @@ func (x *Index) remove(r *replica, group int16, tier wire.Tier, k uint64) {
 func (x *Index) Clear(name wire.Replica, all bool) {
 	r := x.replica(name)
 	x.clock++
+	r.stats.LastClear = r.stats.Copies
 	x.empty(r, all)
 	x.settle()
 	r.stats.MaxCopies = 0
@@ -246,6 +247,7 @@ func (x *Index) emptyNode(r *replica, id nodeID, k uint64, all bool) {
 func (x *Index) Drop(name wire.Replica) {
 	r := x.replica(name)
 	x.clock++
+	r.stats.LastDrop = r.stats.Copies
 	x.empty(r, true)
 	x.settle()
 	r.reset(x)

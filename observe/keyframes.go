@@ -71,6 +71,7 @@ func (o *Observer) clone() *Observer {
 	c := *o
 	c.tracker, c.idx = o.tracker.Clone(), o.idx.Clone()
 	c.models, c.gone = maps.Clone(o.models), maps.Clone(o.gone)
+	c.drops = maps.Clone(o.drops)
 	c.loads = o.loads.Clone()
 	c.tape = o.tape.clone()
 	c.watch = o.watch.Clone()

@@ -90,6 +90,8 @@ type Observer struct {
 	// routers are what the newest pages of routers say, sorted by name; the slice
 	// is replaced and never changed.
 	routers []diagnose.RouterPage
+	// drops are the messages that the tap itself had to drop.
+	drops map[wire.Replica]diagnose.Drops
 }
 
 // New makes an Observer that has seen nothing.
@@ -97,6 +99,7 @@ func New(opt Options) *Observer {
 	o := &Observer{
 		opt: opt, tracker: stream.New(opt.Stream), idx: index.New(opt.Index),
 		loads: explain.NewLoads(), models: map[wire.Replica]string{}, gone: map[wire.Replica]wire.Time{},
+		drops: map[wire.Replica]diagnose.Drops{},
 		watch: diagnose.NewWatch(),
 	}
 	if opt.Speech != nil {
@@ -220,6 +223,7 @@ func (o *Observer) depart(rec wire.Record) {
 		for _, one := range o.tracker.Ranks(name) {
 			o.idx.Forget(one)
 			delete(o.models, one)
+			delete(o.drops, one)
 		}
 		o.tracker.Remove(name)
 		delete(o.gone, name)
@@ -236,6 +240,9 @@ func (o *Observer) note(rec wire.Record) {
 	if rec.Err != "" {
 		return
 	}
+	if n, ok := wire.DroppedIn(rec.Text); ok {
+		o.drop(rec, n)
+	}
 	for i := range o.notes {
 		if n := &o.notes[i]; n.Replica == rec.Replica && n.Text == rec.Text {
 			again := *n
@@ -247,6 +254,24 @@ func (o *Observer) note(rec wire.Record) {
 	}
 	drop := max(0, len(o.notes)+1-maxNotes)
 	o.notes = append(o.notes[drop:len(o.notes):len(o.notes)], Note{At: rec.At, Replica: rec.Replica, Text: rec.Text, Times: 1})
+}
+
+// maxDrops bounds the replicas of which drops are kept.
+const maxDrops = 1 << 12
+
+// drop counts what the tap had to drop of a replica's messages.
+func (o *Observer) drop(rec wire.Record, messages uint64) {
+	d, known := o.drops[rec.Replica]
+	switch {
+	case !known && len(o.drops) >= maxDrops:
+		return
+	case !known:
+		d.First = rec.At
+	}
+	d.Last = rec.At
+	d.Messages += messages
+	d.Times++
+	o.drops[rec.Replica] = d
 }
 
 // learn tells the index what it needs of a replica's facts.
@@ -295,6 +320,12 @@ func merge(old, f wire.Facts) wire.Facts {
 	}
 	if f.Started == 0 {
 		f.Started = old.Started
+	}
+	if f.Buffer == 0 {
+		f.Buffer = old.Buffer
+	}
+	if f.HWM == 0 {
+		f.HWM = old.HWM
 	}
 	return f
 }
@@ -416,7 +447,7 @@ func (o *Observer) view(now wire.Time) diagnose.View {
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
-		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
+		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name), Drops: o.drops[name]}
 		r.Trust = o.trust(&r.State, r.Index)
 		r.Doubt = doubt(&r)
 		v.Replicas = append(v.Replicas, r)

@@ -35,7 +35,7 @@ func group(id int, kind string, window any) map[string]any {
 }
 
 // run is n hashes in a row.
-func run(from, n int) []uint64 {
+func records(from, n int) []uint64 {
 	var out []uint64
 	for i := range n {
 		out = append(out, h(uint64(from+i)))
@@ -62,20 +62,20 @@ func behind(parent uint64, e map[string]any) map[string]any {
 
 // tiered is a store on the device, and the same block on another tier.
 func tiered(t *testing.T, more map[string]any) []wire.Record {
-	return alone(t, []any{mapped(16, 1, run(1, 1), nil), mapped(16, 1, run(1, 1), more)})
+	return alone(t, []any{mapped(16, 1, records(1, 1), nil), mapped(16, 1, records(1, 1), more)})
 }
 
 // sliding is a hybrid model whose window's blocks are gone when a prompt comes again.
 func sliding(t *testing.T, comesAgain bool) []wire.Record {
-	again := []any{mapped(16, 3, run(200, 40), group(0, "full_attention", nil))}
+	again := []any{mapped(16, 3, records(200, 40), group(0, "full_attention", nil))}
 	if comesAgain {
-		again = []any{mapped(16, 1, run(100, 40), group(0, "full_attention", nil))}
+		again = []any{mapped(16, 1, records(100, 40), group(0, "full_attention", nil))}
 	}
 	tail := group(1, "sliding_window", 64)
-	tail["block_hashes"] = run(136, 4)
+	tail["block_hashes"] = records(136, 4)
 	return alone(t,
-		[]any{mapped(16, 1, run(100, 40), group(0, "full_attention", nil)), mapped(16, 1, run(100, 40), tail)},
-		[]any{map[string]any{"type": "BlockRemoved", "block_hashes": run(136, 4), "medium": "GPU", "group_idx": 1}},
+		[]any{mapped(16, 1, records(100, 40), group(0, "full_attention", nil)), mapped(16, 1, records(100, 40), tail)},
+		[]any{map[string]any{"type": "BlockRemoved", "block_hashes": records(136, 4), "medium": "GPU", "group_idx": 1}},
 		again)
 }
 
@@ -97,26 +97,26 @@ var beliefScenarios = []scenario{
 	{
 		code: "tier-granularity", name: "larger blocks below",
 		fault: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 1), nil), mapped(256, 1, run(2, 1), map[string]any{"medium": "CPU"})})
+			return alone(t, []any{mapped(16, 1, records(1, 1), nil), mapped(256, 1, records(2, 1), map[string]any{"medium": "CPU"})})
 		},
 		twin: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 1), nil), mapped(16, 1, run(2, 1), map[string]any{"medium": "CPU"})})
+			return alone(t, []any{mapped(16, 1, records(1, 1), nil), mapped(16, 1, records(2, 1), map[string]any{"medium": "CPU"})})
 		},
 		want: titled(diagnose.Info, "blocks of the host tier have 256 tokens, those of the device 16"),
 	},
 	{ // pains P46
 		code: "hybrid-overprediction", name: "P46 one dense group of four",
 		fault: func(t *testing.T) []wire.Record {
-			events := []any{mapped(16, 1, run(1, 5), group(3, "mla_attention", nil))}
+			events := []any{mapped(16, 1, records(1, 5), group(3, "mla_attention", nil))}
 			for id := range 3 {
 				one := group(id, "mamba", nil)
-				one["block_hashes"] = run(5, 1)
-				events = append(events, mapped(16, 1, run(1, 5), one))
+				one["block_hashes"] = records(5, 1)
+				events = append(events, mapped(16, 1, records(1, 5), one))
 			}
 			return alone(t, events)
 		},
 		twin: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 5), group(0, "mla_attention", nil))})
+			return alone(t, []any{mapped(16, 1, records(1, 5), group(0, "mla_attention", nil))})
 		},
 		want: titled(diagnose.Info, "1 group for prefixes (mla_attention), 3 that need a part of it (mamba)"),
 	},
@@ -124,7 +124,7 @@ var beliefScenarios = []scenario{
 		code: "hybrid-overprediction", name: "the window's blocks are gone",
 		fault: func(t *testing.T) []wire.Record { return sliding(t, true) },
 		twin: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(100, 40), nil)}, []any{mapped(16, 1, run(100, 40), nil)})
+			return alone(t, []any{mapped(16, 1, records(100, 40), nil)}, []any{mapped(16, 1, records(100, 40), nil)})
 		},
 		want: titled(diagnose.Warning, "40 blocks that full attention still had were computed anew", "50 % of what was stored", "sliding_window of 64 tokens"),
 	},
@@ -143,10 +143,10 @@ var beliefScenarios = []scenario{
 	{ // pains P53
 		code: "ghost-miss", name: "P53 no dense group", load: wire.Load{Known: true, QueriedTokens: 1131},
 		fault: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 1), group(0, "mamba", nil))})
+			return alone(t, []any{mapped(16, 1, records(1, 1), group(0, "mamba", nil))})
 		},
 		twin: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 1), group(0, "mamba", nil)), mapped(16, 1, run(1, 1), group(1, "full_attention", nil))})
+			return alone(t, []any{mapped(16, 1, records(1, 1), group(0, "mamba", nil)), mapped(16, 1, records(1, 1), group(1, "full_attention", nil))})
 		},
 		want: titled(diagnose.Warning, "0 of 1131 prompt tokens were cache hits", "mamba"),
 	},
@@ -167,9 +167,9 @@ var beliefScenarios = []scenario{
 	{
 		code: "unsupported-shape", name: "byte hashes before a Dynamo router", router: configured(), twinRouter: configured(),
 		fault: func(t *testing.T) []wire.Record {
-			return alone(t, []any{mapped(16, 1, run(1, 1), map[string]any{"block_hashes": []any{make([]byte, 32)}})})
+			return alone(t, []any{mapped(16, 1, records(1, 1), map[string]any{"block_hashes": []any{make([]byte, 32)}})})
 		},
-		twin: func(t *testing.T) []wire.Record { return alone(t, []any{mapped(16, 1, run(1, 1), nil)}) },
+		twin: func(t *testing.T) []wire.Record { return alone(t, []any{mapped(16, 1, records(1, 1), nil)}) },
 		want: titled(diagnose.Warning, "Dynamo's relay cannot read 1 of 1 batch looked at"),
 	},
 	{ // pains P55
@@ -183,18 +183,18 @@ var beliefScenarios = []scenario{
 // returning is a chain of 41 blocks that is evicted but for its first, which is told
 // or lost, and computed anew.
 func returning(t *testing.T, told bool) []wire.Record {
-	gone := []any{map[string]any{"type": "BlockRemoved", "block_hashes": run(101, 40), "medium": "GPU"}}
+	gone := []any{map[string]any{"type": "BlockRemoved", "block_hashes": records(101, 40), "medium": "GPU"}}
 	if !told {
 		gone = nil
 	}
-	return alone(t, []any{mapped(16, 1, run(100, 41), nil)}, gone, []any{behind(h(100), mapped(16, 2, run(101, 40), nil))})
+	return alone(t, []any{mapped(16, 1, records(100, 41), nil)}, gone, []any{behind(h(100), mapped(16, 2, records(101, 40), nil))})
 }
 
 // diverse stores 120,000 blocks, of which 10,000 stay or all.
 func diverse(t *testing.T, evict bool) []wire.Record {
 	var out []wire.Record
 	for i := range uint64(12) {
-		hashes := run(int(1+i*10000), 10000)
+		hashes := records(int(1+i*10000), 10000)
 		out = append(out, frame(t, 1+float64(10*i), r1, 2*i, mapped(1, 1000*(1+i), hashes, nil)))
 		var gone []any
 		if evict && i < 11 {
@@ -210,7 +210,7 @@ func TestOurIndexIsFull(t *testing.T) {
 	t.Parallel()
 	for blocks, want := range map[int]bool{4: true, 64: false} {
 		o := New(Options{Index: index.Options{MaxBlocks: blocks}})
-		o.Push(frame(t, 1, r1, 0, mapped(4, 1, run(1, 8), nil)))
+		o.Push(frame(t, 1, r1, 0, mapped(4, 1, records(1, 8), nil)))
 		for i := range uint64(80) {
 			o.Push(frame(t, 2+float64(i), r1, 1+i))
 		}
@@ -252,7 +252,7 @@ func TestAuditFindings(t *testing.T) {
 				asked = append(asked, explain.Request{Replica: "r1", Start: at, End: at + 5e8, Tokens: tokens, Known: true, Cached: tt.cached})
 			}
 			o := New(Options{Requests: asked})
-			o.Push(frame(t, 1, r1, 0, mapped(16, 1, run(1, 2), nil)))
+			o.Push(frame(t, 1, r1, 0, mapped(16, 1, records(1, 2), nil)))
 			o.Push(frame(t, 9, r1, 1))
 			o.Audit()
 			found := ""

@@ -14,14 +14,14 @@ type scenario struct {
 	name string
 	// code is the check's; a check can have several scenarios.
 	code string
-	// facts and load are what every metrics page says.
+	// facts and load are what every metrics page says, if it is no loadPage.
 	facts wire.Facts
 	load  wire.Load
 	// router is the router's configuration, and twinRouter that of the twin.
 	router, twinRouter *diagnose.Router
 	// scrape, if any, reads them instead.
 	scrape func(text string, rank int) (wire.Facts, wire.Load, error)
-	// router reads the pages of routers.
+	// page reads the pages of routers.
 	page func(text string) (diagnose.RouterPage, error)
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
@@ -36,7 +36,7 @@ var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenario
 func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
 	scrape := s.scrape
 	if scrape == nil {
-		scrape = func(string, int) (wire.Facts, wire.Load, error) { return s.facts, s.load, nil }
+		scrape = s.read
 	}
 	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page})
 	for _, rec := range records {

@@ -9,8 +9,21 @@ import (
 // NotReplayed is the reason of a gap until it is healed or another is known.
 const NotReplayed = "not replayed"
 
-// NotKept is the reason of a gap that a complete answer leaves.
-const NotKept = "no longer in the publisher's replay buffer, or never sent"
+// NotKept is the reason of a gap before the first batch of an answer, NeverSent that
+// of one between two of its batches.
+const (
+	NotKept   = "no longer in the publisher's replay buffer, or never sent"
+	NeverSent = "never sent, as the publisher's replay has the batches around them"
+)
+
+// loss says why batches are missing; see Gap.
+type loss struct {
+	reason string
+	cause  Cause
+	kept   uint64
+}
+
+func (g *Gap) lost(why loss) { g.Reason, g.Cause, g.Kept = why.reason, why.cause, why.kept }
 
 // openGap notes that batches behind all that were seen are missing.
 func (r *replica) openGap(from, to uint64, at wire.Time, why string) {
@@ -66,7 +79,8 @@ func (r *replica) heal(seq uint64, at wire.Time) {
 	r.split(seq, seq)
 	i = r.gapAt(seq)
 	g := &r.Gaps[i]
-	g.Healed, g.HealedAt, g.Reason = true, at, ""
+	g.Healed, g.HealedAt = true, at
+	g.lost(loss{})
 	if i > 0 {
 		if p := &r.Gaps[i-1]; p.Healed && p.Epoch == g.Epoch && p.To+1 == g.From && p.Seen == g.Seen {
 			p.To, p.HealedAt = g.To, g.HealedAt
@@ -82,7 +96,7 @@ func (r *replica) heal(seq uint64, at wire.Time) {
 
 // settle notes that a run of batches will not come, and why. What of it was not
 // known to be missing becomes a gap.
-func (r *replica) settle(from, to uint64, at wire.Time, why string) {
+func (r *replica) settle(from, to uint64, at wire.Time, why loss) {
 	r.split(from, to)
 	first := r.gapAt(from)
 	last := first
@@ -95,7 +109,7 @@ func (r *replica) settle(from, to uint64, at wire.Time, why string) {
 			g.Healed, g.HealedAt = false, 0
 			r.missing += g.To - g.From + 1
 		}
-		g.Reason = why
+		g.lost(why)
 		gaps = append(gaps, g)
 		rest = g.To + 1
 	}
@@ -106,10 +120,12 @@ func (r *replica) settle(from, to uint64, at wire.Time, why string) {
 
 // unnoted adds to gaps what of the batches from seq to before end was neither
 // seen nor known to be missing.
-func (r *replica) unnoted(gaps []Gap, seq, end uint64, at wire.Time, why string) []Gap {
+func (r *replica) unnoted(gaps []Gap, seq, end uint64, at wire.Time, why loss) []Gap {
 	add := func(seq, end uint64) {
 		if seq < end {
-			gaps = append(gaps, Gap{From: seq, To: end - 1, Epoch: r.Epoch, Seen: at, Reason: why})
+			g := Gap{From: seq, To: end - 1, Epoch: r.Epoch, Seen: at}
+			g.lost(why)
+			gaps = append(gaps, g)
 			r.missing += end - seq
 			r.mark(Mark{At: at, Kind: MarkGap, Seq: seq, To: end - 1})
 		}

@@ -159,7 +159,7 @@ func (r *replica) startedAnew(at, started wire.Time) bool {
 // restart begins a new epoch with an empty cache.
 func (t *Tracker) restart(r *replica, at wire.Time, first uint64, how string) {
 	if r.Heard && r.expect < r.next {
-		r.settle(r.expect, r.next-1, at, "the process restarted before they could be fetched")
+		r.settle(r.expect, r.next-1, at, loss{reason: "the process restarted before they could be fetched"})
 	}
 	if r.holding {
 		r.mark(Mark{At: at, Kind: MarkReplayEnd, Seq: r.expect, Text: "abandoned: the process restarted"})

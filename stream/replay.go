@@ -30,6 +30,8 @@ type replay struct {
 	// batches so far.
 	running  bool
 	answered int
+	// from is the batch that was asked for.
+	from uint64
 	// whole says that the answer is to all that the publisher still has.
 	whole bool
 	// abandoned says that the process which answers is gone.
@@ -116,7 +118,7 @@ func (r *replica) isHeld(seq uint64) bool {
 func (t *Tracker) replayBegin(r *replica, rec wire.Record) {
 	r.ReplayRequests++
 	r.holding = true
-	r.replay = replay{asked: r.replay.asked, last: r.replay.last, running: true, whole: rec.From == 0}
+	r.replay = replay{asked: r.replay.asked, last: r.replay.last, running: true, from: rec.From, whole: rec.From == 0}
 	r.mark(Mark{At: rec.At, Kind: MarkReplayBegin, Seq: rec.From})
 }
 
@@ -151,6 +153,7 @@ func (t *Tracker) replayFrames(r *replica, rec wire.Record) {
 // asked, which comes behind the marker or in its place.
 func (t *Tracker) replayEnd(r *replica, at wire.Time, failed string, marker bool) {
 	ran, abandoned := r.replay.running, r.replay.abandoned
+	brokeOff := r.replay.answered > 0 && failed != ""
 	virgin := ran && failed == "" && r.replay.whole && r.replay.answered == 0 && r.Epoch == 0 && r.Undecodable == 0
 	r.replay.running, r.replay.abandoned, r.replay.answered = false, false, 0
 	switch {
@@ -170,6 +173,10 @@ func (t *Tracker) replayEnd(r *replica, at wire.Time, failed string, marker bool
 		// is empty, and its first batch will be the one numbered 0.
 		r.Epoch = 1
 	}
+	if brokeOff {
+		t.releaseAs(r, at, failed, BrokenOff)
+		return
+	}
 	t.release(r, at, failed)
 }
 
@@ -178,6 +185,10 @@ func (t *Tracker) replayed(r *replica, a arrival) {
 	seq := a.batch.Seq
 	first := r.replay.answered == 0
 	r.replay.answered++
+	r.Kept = max(r.Kept, uint64(r.replay.answered))
+	if first && r.next > seq {
+		r.Kept = max(r.Kept, r.next-seq)
+	}
 	k, known := r.known(seq)
 	switch {
 	case known && k.sum != a.sum:
@@ -218,7 +229,11 @@ func (t *Tracker) replayed(r *replica, a arrival) {
 // clip goes on at seq without what the answer lacks before it.
 func (t *Tracker) clip(r *replica, at wire.Time, seq uint64) {
 	if seq > r.expect {
-		t.skip(r, at, seq, NotKept)
+		why := loss{NotKept, Clipped, max(r.next, seq+1) - seq}
+		if r.replay.answered > 1 {
+			why = loss{reason: NeverSent, cause: Unfillable}
+		}
+		t.skip(r, at, seq, why)
 		r.degrade(ReplayClipped)
 	}
 }
@@ -235,7 +250,8 @@ func (t *Tracker) rebuild(r *replica, a arrival) {
 		r.degrade(LateJoin)
 		r.degrade(ReplayClipped)
 	}
-	r.markJoin(a.at, seq)
+	m := r.markJoin(a.at, seq)
+	m.Clipped, m.Asked = r.replay.running && r.replay.from < seq, r.replay.from
 	t.emit(r, Step{Kind: Forget, At: a.at})
 	r.heal(seq, a.at)
 	t.apply(r, a)
@@ -246,6 +262,10 @@ func (t *Tracker) rebuild(r *replica, a arrival) {
 // release ends a replay: what is still missing stays missing, and the held
 // batches apply.
 func (t *Tracker) release(r *replica, at wire.Time, why string) {
+	t.releaseAs(r, at, why, Unexplained)
+}
+
+func (t *Tracker) releaseAs(r *replica, at wire.Time, why string, cause Cause) {
 	if !r.holding {
 		return
 	}
@@ -255,11 +275,11 @@ func (t *Tracker) release(r *replica, at wire.Time, why string) {
 	}
 	t.flush(r)
 	for len(r.held) > 0 {
-		t.skip(r, at, r.held[0].batch.Seq, why)
+		t.skip(r, at, r.held[0].batch.Seq, loss{reason: why, cause: cause})
 		t.flush(r)
 	}
 	if r.expect < r.next { // a rebuild broke off before what was had already
-		t.skip(r, at, r.next, why)
+		t.skip(r, at, r.next, loss{reason: why, cause: cause})
 	}
 	r.holding, r.replay.wanted = false, false
 }

@@ -120,7 +120,7 @@ func TestHoleInsideAReplay(t *testing.T) {
 	s.all(0, 2).live(9).begin(3)
 	s.replay(3, 4).replay(6, 8).then("doubt, apply 6 replayed, apply 7 replayed, apply 8 replayed, apply 9", "REPLAYING(gap, replay-clipped)")
 	s.marker().then("", "DEGRADED(gap, replay-clipped)")
-	s.gaps("3–4 healed", "5–5 no longer in the publisher's replay buffer, or never sent", "6–8 healed")
+	s.gaps("3–4 healed", "5–5 never sent, as the publisher's replay has the batches around them", "6–8 healed")
 }
 
 // The answer can hold less than what came live in the meantime.

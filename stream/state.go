@@ -14,7 +14,26 @@ type Gap struct {
 	Healed   bool
 	HealedAt wire.Time
 	Reason   string
+	// Cause says what a replay has shown about it. For a Clipped one, Kept is how
+	// many batches the publisher's buffer then held.
+	Cause Cause
+	Kept  uint64
 }
+
+// Cause says what a replay has shown about batches that are missing.
+type Cause uint8
+
+// The causes.
+const (
+	// Unexplained: nobody was asked, or there was no answer.
+	Unexplained Cause = iota
+	// Clipped: the answer begins behind them.
+	Clipped
+	// Unfillable: the answer has the batches around them.
+	Unfillable
+	// BrokenOff: the answer ended before them, without its end marker.
+	BrokenOff
+)
 
 // MarkKind says what a Mark marks.
 type MarkKind string
@@ -43,6 +62,13 @@ type Mark struct {
 	// new one.
 	Seq, To uint64
 	Text    string
+	// Clipped says of a join that a replay from Asked on was to move it further
+	// back, and the answer begins only there.
+	Clipped bool
+	Asked   uint64
+	// Since is for a clear that was announced with the blocks of a later step: the
+	// time of the batch before, which is when it can have happened at the earliest.
+	Since wire.Time
 }
 
 // Counts of events, not of blocks.
@@ -83,20 +109,22 @@ type State struct {
 	Marks                []Mark
 	GapsLost, MarksLost  int
 	GapsOpen, GapsHealed int
-	MissingNow           uint64 // batches of this epoch known to be missing
-	Link                 wire.LinkState
-	LinkText             string
-	Facts                wire.Facts
-	Load                 wire.Load
-	ScrapeError          string
-	Held                 int // live batches held while a replay runs
-	Trust                Trust
-	Dialect              string
-	MixedDialect         bool
-	FrameErrors          uint64
-	ReplayRequests       int
-	rateFrom             wire.Time
-	rate                 [rateLen]uint32
+	// Kept is the most batches that the publisher's replay buffer has shown to hold.
+	Kept           uint64
+	MissingNow     uint64 // batches of this epoch known to be missing
+	Link           wire.LinkState
+	LinkText       string
+	Facts          wire.Facts
+	Load           wire.Load
+	ScrapeError    string
+	Held           int // live batches held while a replay runs
+	Trust          Trust
+	Dialect        string
+	MixedDialect   bool
+	FrameErrors    uint64
+	ReplayRequests int
+	rateFrom       wire.Time
+	rate           [rateLen]uint32
 }
 
 const (

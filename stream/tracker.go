@@ -380,14 +380,15 @@ func (t *Tracker) join(r *replica, a arrival) {
 }
 
 // markJoin marks where the epoch's story begins. A rebuild moves it.
-func (r *replica) markJoin(at wire.Time, seq uint64) {
+func (r *replica) markJoin(at wire.Time, seq uint64) *Mark {
 	for i := len(r.Marks) - 1; i >= 0 && r.Marks[i].Epoch == r.Epoch; i-- {
 		if r.Marks[i].Kind == MarkJoin {
 			r.Marks[i].Seq = seq
-			return
+			return &r.Marks[i]
 		}
 	}
 	r.mark(Mark{At: at, Kind: MarkJoin, Seq: seq})
+	return &r.Marks[len(r.Marks)-1]
 }
 
 // gap takes a batch before which others are missing, and either holds it for a
@@ -395,7 +396,7 @@ func (r *replica) markJoin(at wire.Time, seq uint64) {
 func (t *Tracker) gap(r *replica, a arrival) {
 	r.lived = true
 	if t.opt.Hold <= 0 {
-		t.skip(r, a.at, a.batch.Seq, NotReplayed)
+		t.skip(r, a.at, a.batch.Seq, loss{reason: NotReplayed})
 		t.apply(r, a)
 		return
 	}
@@ -409,7 +410,7 @@ func (t *Tracker) gap(r *replica, a arrival) {
 }
 
 // skip goes on at seq without the batches before it.
-func (t *Tracker) skip(r *replica, at wire.Time, seq uint64, why string) {
+func (t *Tracker) skip(r *replica, at wire.Time, seq uint64, why loss) {
 	r.settle(r.expect, seq-1, at, why)
 	r.degrade(GapOpen)
 	r.expect = seq
@@ -428,6 +429,7 @@ func (t *Tracker) apply(r *replica, a arrival) {
 	r.remember(&a)
 	r.Batches++
 	r.Bytes += uint64(len(a.payload))
+	before := r.lastEngine
 	if a.batch.Topic != "" {
 		r.Topic = a.batch.Topic
 	}
@@ -449,6 +451,9 @@ func (t *Tracker) apply(r *replica, a arrival) {
 	}
 	for i := range a.batch.Events {
 		r.event(&a.batch.Events[i], a.at, seq)
+	}
+	if idle := a.batch.Engine - before; before > 0 && idle > 0 && clearsThenStores(&a.batch) {
+		r.clearedSince(a.at-idle, seq)
 	}
 	b := a.batch
 	t.emit(r, Step{Kind: Apply, At: a.at, Batch: &b, Payload: a.payload, Replayed: a.replayed})
@@ -472,6 +477,21 @@ func (r *replica) event(e *wire.Event, at wire.Time, seq uint64) {
 		r.undecodable(at, seq, e.Err)
 	default:
 		r.Events.Unknown++
+	}
+}
+
+// clearsThenStores tells a batch in which a step's own blocks follow a clear.
+func clearsThenStores(b *wire.Batch) bool {
+	i := slices.IndexFunc(b.Events, func(e wire.Event) bool { return e.Kind == wire.Cleared })
+	return i >= 0 && slices.ContainsFunc(b.Events[i:], func(e wire.Event) bool { return e.Kind == wire.Stored })
+}
+
+// clearedSince notes when the clear of a batch can have happened at the earliest.
+func (r *replica) clearedSince(at wire.Time, seq uint64) {
+	for i := len(r.Marks) - 1; i >= 0 && r.Marks[i].Seq == seq; i-- {
+		if r.Marks[i].Kind == MarkCleared {
+			r.Marks[i].Since = at
+		}
 	}
 }
 

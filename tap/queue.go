@@ -194,8 +194,8 @@ func (l *lane) drops(rec *wire.Record, bytes int) bool {
 		return true
 	}
 	l.full = false
-	note := wire.Record{At: rec.At, Replica: rec.Replica, Kind: wire.Note, Text: fmt.Sprintf(
-		"kvscope fell behind and dropped %d messages of this link in %s", l.run, time.Duration(rec.At-l.since).Round(time.Millisecond),
+	note := wire.Record{At: rec.At, Replica: rec.Replica, Kind: wire.Note, Text: wire.Dropped(
+		l.run, time.Duration(rec.At-l.since).Round(time.Millisecond),
 	)}
 	l.add(note, cost(&note))
 	return false

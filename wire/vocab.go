@@ -328,6 +328,9 @@ type Facts struct {
 	PrefixCaching *bool
 	// Started is when the serving process started.
 	Started Time
+	// Buffer and HWM are the publisher's buffer_steps and hwm in batches, 0 where
+	// unknown.
+	Buffer, HWM int
 }
 
 // Load is a replica's load at one moment, as scraped.

@@ -152,8 +152,10 @@ func endpoint(m fleet.Member) tap.Endpoint {
 
 // tell passes on what discovery knows of a member. It is called with a.mu held.
 func (a *attachment) tell(m fleet.Member) {
-	if a.describe != nil && m.Facts != (wire.Facts{}) {
-		a.describe(m.Name, m.Facts)
+	facts := m.Facts
+	facts.Buffer, facts.HWM = m.Buffer, m.HWM
+	if a.describe != nil && facts != (wire.Facts{}) {
+		a.describe(m.Name, facts)
 	}
 }
 
