@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
@@ -98,6 +99,8 @@ type View struct {
 	Replicas []Replica
 	// Routers are those whose metrics pages are read, by name.
 	Routers []Router
+	// Pairs count bookings of routers that came close together.
+	Pairs explain.Pairs
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

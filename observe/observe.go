@@ -395,13 +395,13 @@ func (o *Observer) Snapshot() *Snapshot {
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
 	s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared = o.idx.Blocks()
-	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas, Routers: o.routers}, o.watch)
+	s.Findings = diagnose.Run(diagnose.View{Now: o.now, Replicas: s.Replicas, Routers: o.routers, Pairs: o.loads.Pairs()}, o.watch)
 	return s
 }
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now, Routers: o.routers}
+	v := diagnose.View{Now: now, Routers: o.routers, Pairs: o.loads.Pairs()}
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
 		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
