@@ -16,18 +16,19 @@ const (
 	burstWithin   = wire.Time(500e6)
 	burstReplicas = 3
 	// maxHeads is how many blocks are watched at a time, maxBursts how many bursts
-	// are kept, and maxBurstFleet how large a fleet may be: each replica is asked
+	// are kept, and maxBurstFleet how many replicas are too many: each is asked
 	// whether it knows a block.
 	maxHeads      = 4096
 	maxBursts     = 64
-	maxBurstFleet = 256
+	maxBurstFleet = 128
 )
 
 // bursts remembers the first blocks of the newest stores, and who stored them too.
 type bursts struct {
-	heads    map[uint64]head
-	order    []uint64
-	replicas map[wire.Replica]bool
+	heads map[uint64]head
+	order []uint64
+	// replicas numbers those that were heard.
+	replicas map[wire.Replica]uint8
 	done     []burst
 }
 
@@ -37,7 +38,7 @@ type head struct {
 	// last is when it was stored last, and blocks how many came with it.
 	last   wire.Time
 	blocks int
-	on     [8]wire.Replica
+	on     [8]uint8
 	n      int
 }
 
@@ -47,7 +48,7 @@ type burst struct {
 	head
 }
 
-func newBursts() Memory { return &bursts{heads: map[uint64]head{}, replicas: map[wire.Replica]bool{}} }
+func newBursts() Memory { return &bursts{heads: map[uint64]head{}, replicas: map[wire.Replica]uint8{}} }
 
 // Clone copies it.
 func (m *bursts) Clone() Memory {
@@ -62,43 +63,45 @@ func (m *bursts) Step(s *stream.Step, idx *index.Index) {
 	if s.Kind != stream.Apply || s.Replayed {
 		return
 	}
-	if len(m.replicas) < maxBurstFleet {
-		m.replicas[s.Replica] = true
+	name, known := m.replicas[s.Replica]
+	if !known && len(m.replicas) < maxBurstFleet {
+		name = uint8(len(m.replicas))
+		m.replicas[s.Replica] = name
 	}
-	if len(m.replicas) < 2 || !m.replicas[s.Replica] {
+	if n := len(m.replicas); n < 2 || n == maxBurstFleet {
 		return
 	}
 	for i := range s.Batch.Events {
 		e := &s.Batch.Events[i]
 		if e.Kind == wire.Stored && e.Tier == wire.Device && len(e.Hashes) > 0 {
-			m.stored(s, e, idx)
+			m.stored(s.At, name, e, idx)
 		}
 	}
 }
 
-func (m *bursts) stored(s *stream.Step, e *wire.Event, idx *index.Index) {
+func (m *bursts) stored(at wire.Time, name uint8, e *wire.Event, idx *index.Index) {
 	hash := e.Hashes[0].N
 	h, known := m.heads[hash]
 	switch {
-	case known && s.At-h.at <= burstWithin:
-		if h.n == len(h.on) || slices.Contains(h.on[:h.n], s.Replica) {
+	case known && at-h.at <= burstWithin:
+		if h.n == len(h.on) || slices.Contains(h.on[:h.n], name) {
 			return
 		}
-		h.on[h.n] = s.Replica
+		h.on[h.n] = name
 		h.n++
-		h.last, h.blocks = s.At, min(h.blocks, len(e.Hashes))
+		h.last, h.blocks = at, min(h.blocks, len(e.Hashes))
 		m.heads[hash] = h
 		if h.n >= burstReplicas {
 			m.note(burst{hash, h})
 		}
 	case !known && idx.Holders(e.Hashes[0]) == 0:
-		for len(m.order) > 0 && (len(m.order) >= maxHeads || s.At-m.heads[m.order[0]].at > burstWithin) {
+		for len(m.order) > 0 && (len(m.order) >= maxHeads || at-m.heads[m.order[0]].at > burstWithin) {
 			delete(m.heads, m.order[0])
 			m.order = m.order[1:]
 		}
 		m.order = append(m.order, hash)
-		h = head{at: s.At, last: s.At, blocks: len(e.Hashes), n: 1}
-		h.on[0] = s.Replica
+		h = head{at: at, last: at, blocks: len(e.Hashes), n: 1}
+		h.on[0] = name
 		m.heads[hash] = h
 	}
 }

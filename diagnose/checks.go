@@ -83,6 +83,8 @@ var Checks = []Check{
 	{Code: "load-term-zero", Kind: "load-skew", Title: "the router counts no load", Needs: "the router's metrics page and those of all replicas", Now: loadTermZero, Memory: newRouters, Close: window},
 	{Code: "router-bottleneck", Kind: "load-skew", Title: "choosing a replica takes long", Needs: "the router's metrics page", Now: routerBottleneck, Memory: newRouters, Close: window},
 	{Code: "body-truncated", Kind: "tokenizer-mismatch", Title: "the router saw only the start of some prompts", Needs: "the router's metrics page", Now: bodyTruncated, Memory: newRouters, Close: window},
+	{Code: "weight-cancels", Kind: "load-skew", Title: "the overlap is 0 on all replicas, whatever it weighs", Needs: "metrics pages of all replicas", Now: weightCancels, Memory: newTraffic, Open: window, Close: window},
+	{Code: "router-race", Kind: "load-skew", Title: "routers pick the same replica at the same time", Needs: "the routers' bookings on Dynamo's event plane", Now: routerRace, Memory: newRaces, Close: window},
 	{Code: "no-reuse-to-find", Kind: "load-skew", Title: "no two prompts share a beginning", Needs: "the event stream and metrics pages of all replicas", Now: noReuseToFind, Memory: newTraffic, Open: window, Close: window},
 
 	// Chains that share content and not their blocks: shift*.go.

@@ -118,6 +118,8 @@ type View struct {
 	Audit *explain.Audit
 	// Routers are those whose metrics pages are read, by name.
 	Routers []RouterPage
+	// Pairs count bookings of routers that came close together.
+	Pairs explain.Pairs
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

@@ -220,3 +220,32 @@ func noReuseToFind(v View, m Memory) []Finding {
 	}
 	return out
 }
+
+// The weight cancels: so many requests, shorter on average than a block, of which
+// nothing came from a cache.
+const cancelRequests = 100
+
+func weightCancels(v View, m Memory) []Finding {
+	t := m.(*traffic)
+	var out []Finding
+	for _, all := range t.flows(v) {
+		requests, queried, hit, size := 0.0, 0.0, 0.0, 0
+		for i := range all {
+			f := &all[i]
+			requests, queried, hit = requests+f.requests, queried+f.queried, hit+f.hit
+			if n := max(f.Facts.BlockSize, f.Index.BlockSize); size == 0 || n < size {
+				size = n
+			}
+		}
+		if len(all) < 2 || !allLoaded(all) || requests < cancelRequests || queried == 0 || hit > 0 || queried >= requests*float64(size) {
+			continue
+		}
+		f := ofModel(Finding{Severity: Info, Subject: "fleet"}, all)
+		f.Title = fmt.Sprintf("the overlap is 0 on all %d replicas: %.0f requests in %s have %.0f prompt tokens each, less than a block of %d",
+			len(all), requests, t.over(v), queried/requests, size)
+		f.Counterfactual = "only a prompt of more than one whole block can be found in a cache; until then the weight of the overlap cancels, and load alone decides"
+		f.Next = "leave the weight as it is: choose smaller blocks if the prompts share anything, or route by load"
+		out = append(out, f)
+	}
+	return out
+}

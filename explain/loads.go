@@ -49,6 +49,8 @@ type Loads struct {
 	routers map[uint64]*router
 	// links are those of the publishers.
 	links map[wire.Replica]wire.LinkState
+	// pairing compares the routers' choices.
+	pairing pairing
 	// Unread counts messages and events that could not be read.
 	Unread int
 }
@@ -123,6 +125,11 @@ func (l *Loads) Push(rec wire.Record) bool {
 			r.missed = rec.At
 		case a.Kind == wire.RequestAdded:
 			r.books = true
+			router := a.Router
+			if router == 0 {
+				router = publisher
+			}
+			l.pairing.book(rec.At, router, a.Replica)
 		}
 		l.book.Apply(rec.At, a)
 	}

@@ -442,7 +442,7 @@ func (o *Observer) Snapshot() *Snapshot {
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now, Router: o.opt.Router, Routers: o.routers, Audit: o.audited}
+	v := diagnose.View{Now: now, Router: o.opt.Router, Routers: o.routers, Audit: o.audited, Pairs: o.loads.Pairs()}
 	v.Blocks.Known, v.Blocks.Resident, v.Blocks.Shared = o.idx.Blocks()
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {

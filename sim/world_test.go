@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvscope/kvscope/wire"
 )
@@ -398,5 +400,41 @@ func TestChoose(t *testing.T) {
 	}
 	if got := count(false, candidate{0, 64, 0}, candidate{1, 128, 0}); got[0] == 0 {
 		t.Error("no request wanders")
+	}
+}
+
+// TestHistory: a seed gives one history, in the order of time, with the pages and the
+// link of an engine that was away.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	opt := small
+	opt.Faults = []string{"restart"}
+	all, err := History(opt, 1_800_000_000e9, 12*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := History(opt, 1_800_000_000e9, 12*time.Second)
+	if err != nil || !reflect.DeepEqual(all, again) {
+		t.Errorf("the same seed gave two histories, %v", err)
+	}
+	kinds := map[wire.RecordKind]int{}
+	downs, refused := 0, 0
+	for i, rec := range all {
+		kinds[rec.Kind]++
+		if i > 0 && rec.At < all[i-1].At {
+			t.Fatalf("record %d is earlier than the one before", i)
+		}
+		if rec.Link == wire.LinkDown {
+			downs++
+		}
+		if rec.Err != "" {
+			refused++
+		}
+	}
+	if kinds[wire.Frames] < 100 || kinds[wire.Scrape] != 18 || downs != 1 || refused != 1 {
+		t.Errorf("%v, %d links down, %d pages refused", kinds, downs, refused)
+	}
+	if _, err := History(Options{Replicas: -1}, 1, time.Second); err == nil {
+		t.Error("a fleet of -1 replicas")
 	}
 }
