@@ -69,6 +69,7 @@ type chain struct {
 	id, family  uint32
 	size        int32
 	depth       int32 // blocks
+	there       int32 // of these, those that were there when it began
 	pictures    int32 // blocks up to the last that other things than tokens make
 	tail        uint64
 	ns          blockhash.Namespace
@@ -169,6 +170,7 @@ func (m *shifts) stored(e *wire.Event, idx *index.Index) {
 	c := m.of(m.tails[first.Parent])
 	if c == nil || first.Parent == 0 || at-c.last > pause || c.size != int32(e.BlockSize) {
 		c = m.begin()
+		c.there = int32(first.Depth - 1)
 		m.requests.add(at, 1, 0)
 	}
 	m.requests.add(at, 0, len(e.Hashes))

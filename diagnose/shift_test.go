@@ -103,7 +103,7 @@ func TestShiftUnrelated(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	all, found := newEngine(16), 0
 	for range 1000 {
-		a, b := random(r, 200+r.IntN(400)), random(r, 200+r.IntN(400))
+		a, b := random(r, 100+r.IntN(200)), random(r, 100+r.IntN(200))
 		pair := newEngine(16)
 		for _, p := range [][]wire.Token{a, b} {
 			pair.serve(p)
@@ -145,7 +145,7 @@ func TestShiftVolatileSpan(t *testing.T) {
 	for range pairs {
 		size := []int{16, 32, 64}[r.IntN(3)]
 		g := newEngine(size)
-		head, rest := random(r, r.IntN(4*size)), random(r, (4+r.IntN(12))*size)
+		head, rest := random(r, r.IntN(4*size)), random(r, (4+r.IntN(8))*size)
 		same := r.IntN(2) == 0
 		n := 1 + r.IntN(40)
 		var prompts [][]wire.Token
@@ -182,7 +182,7 @@ func TestShiftForgets(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	g := newEngine(4)
 	stable := random(r, 64)
-	for range 9_000 {
+	for range 8_500 {
 		p := slices.Concat(random(r, r.IntN(8)), stable[:16+r.IntN(48)], random(r, r.IntN(8)))
 		g.seq += 100
 		g.at += wire.Time(r.IntN(3)) * 1e8

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/explain/diff"
@@ -20,8 +21,10 @@ type shift struct {
 	detail   string
 	was, is  int // tokens of the span
 	spelled  bool
-	now, can int // blocks shared, and shared if it were moved last or in one form
+	now, can int // blocks reused, and reused if it were moved last or in one form
 	total    int // blocks of the shorter chain
+	// head names the blocks before it, 0 where there is none.
+	head uint64
 }
 
 func (s *shift) lost() int { return s.can - s.now }
@@ -119,6 +122,10 @@ func (m *shifts) compare(c *chain, at wire.Time, idx *index.Index) {
 	if common == min(len(mine), len(theirs)) {
 		s, ok = pictured(best, c, prefix(others, seqs), common/size)
 	}
+	if s.now > 0 && s.now <= len(seqs) {
+		s.head = seqs[s.now-1]
+	}
+	s.now = max(s.now, min(int(c.there), s.can))
 	if ok && s.lost() > 0 && (s.code == "template-drift" || fraction*s.lost() >= s.total) {
 		m.join(s, best, c, common)
 	}
@@ -140,7 +147,9 @@ func (m *shifts) again(c *chain, idx *index.Index) bool {
 		mine, _, ok := idx.Lineage(c.tail, size, most)
 		theirs, _, okTheirs := idx.Lineage(o.tail, size, most)
 		if n := prefix(mine, theirs); ok && okTheirs && n >= f.from && n <= f.to && n < most*size {
-			f.add(f.shift, c, n)
+			s := f.shift
+			s.now = max(s.now, min(int(c.there), s.can))
+			f.add(s, c, n)
 			return true
 		}
 	}
@@ -170,6 +179,9 @@ var codes = map[diff.Class]string{
 	diff.ThinkBlock: "template-drift", diff.BOS: "template-drift", diff.Retokenized: "template-drift", diff.ContentJSON: "template-drift",
 }
 
+// sides names the chains that a comparison calls A and B.
+var sides = strings.NewReplacer(" in A", " in the older", " in B", " in the newer")
+
 // parted says how b parts from a.
 func (m *shifts) parted(a, b []wire.Token, size int) (shift, bool) {
 	pa, pb := explain.Spelled(&prompt.Prompt{Tokens: a}, m.speech), explain.Spelled(&prompt.Prompt{Tokens: b}, m.speech)
@@ -196,7 +208,7 @@ func (m *shifts) parted(a, b []wire.Token, size int) (shift, bool) {
 	case known == "":
 		known = "boundary-shift"
 	}
-	s.code, s.token, s.class, s.detail = known, p.B.Start, p.Class, p.Detail
+	s.code, s.token, s.class, s.detail = known, p.B.Start, p.Class, sides.Replace(p.Detail)
 	if s.spelled || d.Reuse.Lost >= s.lost() {
 		s.kind, s.was, s.is = p.Kind, p.A.End-p.A.Start, p.B.End-p.B.Start
 	}
@@ -309,6 +321,13 @@ func (m *shifts) join(s shift, old, c *chain, common int) {
 		f = nil
 		for _, other := range m.families {
 			if other.code == s.code && other.class == s.class && other.spelled == s.spelled {
+				f = other
+			}
+		}
+	}
+	if f == nil { // what is shared may be of one chat alone, where they part the same for all
+		for _, other := range m.families {
+			if s.head != 0 && other.head == s.head && (s.spelled || s.code == "order-shift") && other.like(&s) {
 				f = other
 			}
 		}

@@ -207,7 +207,7 @@ func TestPainsOfPrompts(t *testing.T) {
 	orders := [][]string{{"zeta", "alpha", "mu"}, {"alpha", "mu", "zeta"}, {"mu", "zeta", "alpha"}, {"mu", "alpha", "zeta"}, {"alpha", "zeta", "mu"}, {"zeta", "mu", "alpha"}}
 	listed := func(n int) string {
 		out := ""
-		for _, name := range orders[n] {
+		for _, name := range orders[n%len(orders)] {
 			out += tool(name)
 		}
 		return out
@@ -230,6 +230,22 @@ func TestPainsOfPrompts(t *testing.T) {
 		{"P13", "order-shift", "tool order", "", func(n int) string {
 			return system("You may call these tools:\n<tools>\n" + listed(n) + "</tools>\n" + instructions)
 		}},
+		{"P14", "order-shift", "tool order", "", func(n int) string {
+			// Each chat goes on after the server of the first tool came back.
+			names := []string{"zeta", "alpha", "mu"}
+			if n%2 == 1 {
+				names = []string{"alpha", "mu", "zeta"}
+			}
+			out := "<|im_start|>system\n" + instructions
+			for _, name := range names {
+				out += tool(name)
+			}
+			out += fmt.Sprintf("<|im_end|>\n<|im_start|>user\nOrder %d: ", 1042+n/2*31)
+			for i := range 30 {
+				out += fmt.Sprint(" parcel ", 7*(n/2+1)*(i+3))
+			}
+			return out + "<|im_end|>\n<|im_start|>assistant\n"
+		}},
 		{"P19", "template-drift", "think block", "", func(n int) string {
 			// Each chat's answer, and then its next turn, whose template leaves out the thought.
 			think := "<think>\n\n</think>\n\n"
@@ -244,7 +260,7 @@ func TestPainsOfPrompts(t *testing.T) {
 			t.Parallel()
 			var prompts [][]wire.Token
 			n := 6
-			if tt.id == "P19" {
+			if tt.before == "" {
 				n = 8
 			}
 			for i := range n {
