@@ -19,6 +19,8 @@ type relays struct {
 	// pairs names the engine of a replica on the plane, found by a block that no
 	// other engine waits for.
 	pairs map[wire.Replica]wire.Replica
+	// tried counts how often one was looked for in vain, since an engine came.
+	tried map[wire.Replica]int
 }
 
 // relayed is one engine as its relay sees it.
@@ -46,10 +48,13 @@ const (
 	maxRelayed = 1 << 12
 	// passTime is what a relay may take: it joins events for up to 15 s.
 	passTime = wire.Time(30e9)
+	// maxTries is how often the engine of a replica on the plane is looked for: it
+	// may not be listened to.
+	maxTries = 256
 )
 
 func newRelays() Memory {
-	return &relays{engines: map[wire.Replica]*relayed{}, pairs: map[wire.Replica]wire.Replica{}}
+	return &relays{engines: map[wire.Replica]*relayed{}, pairs: map[wire.Replica]wire.Replica{}, tried: map[wire.Replica]int{}}
 }
 
 // Clone copies it.
@@ -63,6 +68,9 @@ func (m *relays) Clone() Memory {
 	}
 	for plane, engine := range m.pairs {
 		c.pairs[plane] = engine
+	}
+	for plane, n := range m.tried {
+		c.tried[plane] = n
 	}
 	return c
 }
@@ -97,6 +105,7 @@ func (m *relays) announced(s *stream.Step, e *wire.Event) {
 		}
 		one = &relayed{}
 		m.engines[s.Replica] = one
+		clear(m.tried)
 	}
 	for _, h := range e.Hashes {
 		one.pending = append(one.pending, passing{h, s.Batch.Seq, s.At})
@@ -109,7 +118,7 @@ func (m *relays) announced(s *stream.Step, e *wire.Event) {
 // passed takes an event of the plane.
 func (m *relays) passed(s *stream.Step, e *wire.Event) {
 	engine, known := m.pairs[s.Replica]
-	if !known && e.Kind == wire.Stored && len(e.Hashes) > 0 {
+	if !known && e.Kind == wire.Stored && len(e.Hashes) > 0 && m.tried[s.Replica] < maxTries {
 		engine, known = m.pair(s.Replica, e.Hashes[0])
 	}
 	if !known || m.engines[engine] == nil {
@@ -139,11 +148,13 @@ func (m *relays) pair(plane wire.Replica, h wire.Handle) (wire.Replica, bool) {
 			continue
 		}
 		if found != "" {
+			m.tried[plane]++
 			return "", false
 		}
 		found = name
 	}
 	if found == "" || len(m.pairs) >= maxRelayed {
+		m.tried[plane]++
 		return "", false
 	}
 	// What came before the two were known to belong together may have passed.
@@ -222,6 +233,11 @@ func relayLoss(v View, memory Memory) []Finding {
 	for name := range m.engines {
 		if !present[name] {
 			delete(m.engines, name)
+		}
+	}
+	for plane := range m.tried {
+		if !present[plane] {
+			delete(m.tried, plane)
 		}
 	}
 	for plane, engine := range m.pairs {
