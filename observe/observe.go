@@ -401,7 +401,7 @@ func (o *Observer) view(now wire.Time) diagnose.View {
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
-		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name)}
+		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name), Root: o.idx.Root(name)}
 		r.Trust = o.trust(&r.State, r.Index)
 		r.Doubt = doubt(&r)
 		v.Replicas = append(v.Replicas, r)
