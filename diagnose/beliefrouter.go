@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kvscope/kvscope/index"
@@ -70,6 +71,8 @@ func (m *shapes) Step(s *stream.Step, _ *index.Index) {
 		return
 	case s.Kind != stream.Apply || len(s.Batch.Events) == 0 || s.Batch.Events[0].Plane:
 		return
+	case slices.ContainsFunc(s.Batch.Events, func(e wire.Event) bool { return e.Kind == wire.Bad }):
+		return // nobody can read that
 	}
 	sh, known := m.of[s.Replica]
 	if !known && len(m.of) >= maxRemembered {

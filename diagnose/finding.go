@@ -89,6 +89,8 @@ type Replica struct {
 	Model string
 	// Index holds the shadow index's numbers.
 	Index index.Stats
+	// Root tells hash roots apart; see index.Index.Root.
+	Root int
 	// Doubt is how many blocks of the device tier are in doubt: capacity less
 	// counted residents; 0 when EXACT, -1 where the capacity is unknown.
 	Doubt int

@@ -150,7 +150,7 @@ func hashMismatch(v View, mem Memory) []Finding {
 			continue
 		}
 		// Of different roots, blocks with keys differ because plain ones do.
-		if same := a.Index.Root == b.Index.Root; p.on == plainBlock && same || p.on.keyed() && !same {
+		if same := a.Root == b.Root; p.on == plainBlock && same || p.on.keyed() && !same {
 			continue
 		}
 		k := key{a.Model, p.on}
@@ -190,11 +190,11 @@ func hashMismatch(v View, mem Memory) []Finding {
 func rootsDiffer(f *Finding, by, parted map[wire.Replica]*Replica) {
 	groups := map[int][]wire.Replica{}
 	for _, r := range parted {
-		groups[r.Index.Root] = nil
+		groups[r.Root] = nil
 	}
 	for name, r := range by {
-		if members, ok := groups[r.Index.Root]; ok {
-			groups[r.Index.Root] = append(members, name)
+		if members, ok := groups[r.Root]; ok {
+			groups[r.Root] = append(members, name)
 		}
 	}
 	recipes := map[string]bool{}

@@ -62,7 +62,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 8))
 	all, idx := memoriesOf(), index.New(index.Options{MaxBlocks: 1000})
-	for n := range 30_000 {
+	for n := range 8_000 {
 		s := hostile(rng, n)
 		for _, m := range all {
 			m.Step(s, idx)

@@ -40,9 +40,6 @@ type Stats struct {
 	Bigram    bool
 	// Recipe is the hash recipe with its root, "" while unidentified.
 	Recipe string
-	// Root tells hash roots apart: replicas with the same number are known to give
-	// equal blocks equal handles. Of different ones that is not known.
-	Root int
 	// Groups lists the KV-cache groups seen.
 	Groups []Group
 }
@@ -83,7 +80,6 @@ func (x *Index) Stats(name wire.Replica) Stats {
 	}
 	s := r.stats
 	s.BlockSize, s.Bigram, s.Recipe = r.blockSize, r.bigram, x.recipe(r).Name()
-	s.Root = int(x.roots.find(r.ident.root))
 	s.Groups = make([]Group, len(r.groups))
 	for i, g := range r.groups {
 		s.Groups[i] = Group{ID: int(g.id), Spec: g.spec, Window: g.window}
@@ -94,6 +90,16 @@ func (x *Index) Stats(name wire.Replica) Stats {
 // Blocks gives the number of distinct blocks known, how many of them are
 // resident somewhere, and how many on more than one replica.
 func (x *Index) Blocks() (known, resident, shared int) { return x.known, x.resident, x.shared }
+
+// Root tells hash roots apart: replicas with the same number are known to give equal
+// blocks equal handles. Of different ones that is not known. It is 0 for a replica
+// never seen.
+func (x *Index) Root(name wire.Replica) int {
+	if r := x.replicas[name]; r != nil {
+		return int(x.roots.find(r.ident.root))
+	}
+	return 0
+}
 
 // MaxBlocks is how many distinct blocks are kept.
 func (x *Index) MaxBlocks() int { return x.opt.MaxBlocks }

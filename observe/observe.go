@@ -447,7 +447,7 @@ func (o *Observer) view(now wire.Time) diagnose.View {
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
 		state, _ := o.tracker.State(name)
-		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name), Drops: o.drops[name]}
+		r := diagnose.Replica{State: state, Model: o.models[name], Index: o.idx.Stats(name), Root: o.idx.Root(name), Drops: o.drops[name]}
 		r.Trust = o.trust(&r.State, r.Index)
 		r.Doubt = doubt(&r)
 		v.Replicas = append(v.Replicas, r)
