@@ -33,9 +33,16 @@ func code(s string) string {
 func prose(s string) string {
 	words := strings.Fields(wire.Printable(s))
 	for i, word := range words {
-		if !plain(word) {
-			words[i] = code(word)
+		if plain(word) {
+			continue
 		}
+		// What stands around a word belongs to the sentence.
+		rest := strings.TrimLeft(word, "(“")
+		core := strings.TrimRight(rest, ".,;:)”")
+		if core == "" {
+			core, rest = word, word
+		}
+		words[i] = word[:len(word)-len(rest)] + code(core) + rest[len(core):]
 	}
 	return strings.Join(words, " ")
 }

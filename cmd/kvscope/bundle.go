@@ -155,7 +155,7 @@ func (b *bundle) told(s, clear *observe.Snapshot, red *capture.Redactor, damaged
 	if b.input.from == "" {
 		source = "a running fleet"
 	}
-	fmt.Fprintf(&out, "a bundle of %s, %d replicas, from %s to %s, made %s by kvscope %s.\n", source, len(s.Replicas),
+	fmt.Fprintf(&out, "a bundle of %s (replicas: %d), from %s to %s, made %s by kvscope %s.\n", source, len(s.Replicas),
 		stamp(s.From), stamp(s.Until), stamp(systemTime()), version())
 	if damaged {
 		out.WriteString("INCOMPLETE: the source could not be read to its end, or not all replicas were reached.\n")

@@ -34,6 +34,7 @@ type demo struct {
 	rate     float64
 	seed     uint64
 	faults   []string
+	page     bool
 }
 
 func newDemo() *cobra.Command {
@@ -53,6 +54,7 @@ func newDemo() *cobra.Command {
 	f.IntVar(&d.replicas, "replicas", 4, "engines, 1 to 64")
 	f.Float64Var(&d.rate, "rate", 6, "requests a second, 0.1 to 200")
 	f.Uint64Var(&d.seed, "seed", 1, "another number, another course of events")
+	f.BoolVar(&d.page, "markdown", false, "without a screen: write what diagnose finds, as a page for an incident channel")
 	f.StringSliceVar(&d.faults, "fault", []string{"lost", "restart", "undecodable"}, "what goes wrong, or none")
 	return cmd
 }
@@ -75,6 +77,8 @@ func (d *demo) run(cmd *cobra.Command) error {
 		return usageError("--replicas %d: give 1 to 64", d.replicas)
 	case !(d.rate >= 0.1 && d.rate <= 200):
 		return usageError("--rate %g: give 0.1 to 200 requests a second", d.rate)
+	case d.page && (d.json || d.plain):
+		return usageError("--markdown goes with neither --json nor --plain")
 	case d.period < 0:
 		return usageError("--duration %s: give a time such as 30s", d.period)
 	}
@@ -89,7 +93,7 @@ func (d *demo) run(cmd *cobra.Command) error {
 		}
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
-	shown := d.shown(cmd)
+	shown := d.shown(cmd) && !d.page
 	if d.period == 0 && !shown {
 		d.period = demoPeriod
 	}
@@ -124,6 +128,9 @@ func (d *demo) run(cmd *cobra.Command) error {
 	done := countdown(ctx, cmd.ErrOrStderr(), live)
 	err = ended(ctx, live.Run(ctx, src))
 	done()
+	if d.page {
+		return first(report.FindingsMarkdown(cmd.OutOrStdout(), live.Snapshot(), "", made()), err)
+	}
 	return first(report.Text(cmd.OutOrStdout(), live.Snapshot(), ""), err)
 }
 
