@@ -40,7 +40,7 @@ func TestPainP59(t *testing.T) {
 // TestPainP38: of four ranks of one engine, one is refused, and it serves.
 func TestPainP38(t *testing.T) {
 	t.Parallel()
-	s := scenario{facts: wire.Facts{BlockSize: 16}}
+	s := scenario{facts: wire.Facts{BlockSize: 4}}
 	records := []wire.Record{link(1, "e/1", wire.LinkDown, "connect to port 5558: connection refused")}
 	for at := range 30 {
 		for rank, name := range []wire.Replica{"e/0", "e/1"} {
