@@ -51,11 +51,11 @@ func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	got := page(t, recorded(t, "d_restart"), "")
 	for _, want := range []string{
-		"## kvscope: 2 notes open\n", "**b has lost its link",
+		"## kvscope: 1 warning and 2 notes open\n", "**b has lost its link",
 		"| `b` | STALE(link-lost, late-join) | ≤ 132 (66.3 %) | about 67 / 199 |", "| `c` | EXACT | 0 |",
 		"### INFO `late-join`: `b` and `a`\n", "- evidence: replica b, batches 0–279; replica a, batches 0–216\n",
 		"; `a` 121 blocks, 3 872 tokens", "- **next**: fetch", "`docs/checks/late-join.md`",
-		"<summary>Over: 2 findings</summary>", "- 2026-11-30 04:19:21.688Z warning `replica-restart`, `c`: restarted",
+		"<summary>Over: 3 findings</summary>", "- 2026-11-30 04:19:21.688Z warning `replica-restart`, `c`: restarted",
 		"From `d_restart`, 2026-11-30 04:13:53.652Z to", "Made 2001-09-09 01:46:40.000Z by kvscope test.",
 	} {
 		if !strings.Contains(got, want) {
