@@ -32,7 +32,7 @@ type bursts struct {
 	done     []burst
 }
 
-// head is the first block of a store that nobody had.
+// head is the first block of a store.
 type head struct {
 	at wire.Time
 	// last is when it was stored last, and blocks how many came with it.
@@ -84,7 +84,9 @@ func (m *bursts) stored(at wire.Time, name uint8, e *wire.Event, idx *index.Inde
 	h, known := m.heads[hash]
 	switch {
 	case known && at-h.at <= burstWithin:
-		if h.n == len(h.on) || slices.Contains(h.on[:h.n], name) {
+		// Whoever had it before the burst began is a holder more. Asked only now,
+		// since most blocks are stored once: every replica has to be asked.
+		if h.n == len(h.on) || slices.Contains(h.on[:h.n], name) || idx.Holders(e.Hashes[0]) != h.n {
 			return
 		}
 		h.on[h.n] = name
@@ -94,7 +96,7 @@ func (m *bursts) stored(at wire.Time, name uint8, e *wire.Event, idx *index.Inde
 		if h.n >= burstReplicas {
 			m.note(burst{hash, h})
 		}
-	case !known && idx.Holders(e.Hashes[0]) == 0:
+	case !known:
 		for len(m.order) > 0 && (len(m.order) >= maxHeads || at-m.heads[m.order[0]].at > burstWithin) {
 			delete(m.heads, m.order[0])
 			m.order = m.order[1:]
