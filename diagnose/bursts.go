@@ -86,7 +86,7 @@ func (m *bursts) stored(at wire.Time, name uint8, e *wire.Event, idx *index.Inde
 	case known && at-h.at <= burstWithin:
 		// Whoever had it before the burst began is a holder more. Asked only now,
 		// since most blocks are stored once: every replica has to be asked.
-		if h.n == len(h.on) || slices.Contains(h.on[:h.n], name) || idx.Holders(e.Hashes[0]) != h.n {
+		if h.n == len(h.on) || slices.Contains(h.on[:h.n], name) || idx.Holders(e.Hashes[0]) > h.n {
 			return
 		}
 		h.on[h.n] = name

@@ -61,11 +61,11 @@ var Checks = []Check{
 	{Code: "dialect-mixed", Kind: "stream-silent", Title: "events come in more than one form", Needs: "the event stream", Now: dialectMixed, Close: minute},
 	{Code: "foreign-replica", Kind: "stream-silent", Title: "topic or rank do not fit the replica they came from", Needs: "the event stream; a metrics page for the model", Now: foreignReplica, Open: 2e9, Close: minute},
 	{Code: "namespace-collision", Kind: "phantom-hit", Title: "an adapter and a cache salt of one name share hashes", Needs: "the event stream, with extra keys", Now: namespaceCollision, Memory: newTenants, Close: minute},
-	{Code: "cross-tenant", Kind: "phantom-hit", Title: "blocks of one tenant serve another", Needs: "the event stream, with adapters and extra keys", Now: crossTenant, Memory: newTenants, Close: minute},
+	{Code: "cross-tenant", Kind: "phantom-hit", Title: "blocks of one tenant serve another", Needs: "the event stream, with adapters and extra keys", Now: crossTenant, With: "namespace-collision", Close: minute},
 
 	// Belief against truth.
 	{Code: "tier-granularity", Kind: "phantom-hit", Title: "a lower tier announces blocks that a router cannot use", Needs: "the event stream, with tiers below the device", Now: tierGranularity, Memory: newTiers, Close: minute},
-	{Code: "hybrid-overprediction", Kind: "hybrid-groups", Title: "full attention alone promises more than a hybrid model can reuse", Needs: "the event stream, with groups", Now: hybridOverprediction, Memory: newAgain, Close: minute},
+	{Code: "hybrid-overprediction", Kind: "hybrid-groups", Title: "full attention alone promises more than a hybrid model can reuse", Needs: "the event stream, with groups", Now: hybridOverprediction, With: "phantom-hit", Close: minute},
 	{Code: "phantom-hit", Kind: "phantom-hit", Title: "the index promises what the engine does not have", Needs: "the event stream, or a requests log (audit)", Run: phantomAudit, Now: phantomHit, Memory: newAgain, Close: minute},
 	{Code: "ghost-miss", Kind: "ghost-miss", Title: "the engine has, or could have, what the index does not know", Needs: "the event stream and a metrics page, or a requests log (audit)", Run: ghostAudit, Now: ghostMiss, Close: minute},
 	{Code: "deprecated-knob", Kind: "load-skew", Title: "the router is configured with deprecated settings", Needs: "the router's flags or variables", Now: deprecatedKnob, Close: minute},

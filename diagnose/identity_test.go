@@ -16,7 +16,7 @@ func memoriesOf() map[string]Memory {
 	out := map[string]Memory{}
 	for _, c := range Checks {
 		switch c.Code {
-		case "hash-mismatch", "block-size-mismatch", "namespace-collision", "cross-tenant", "tier-granularity", "hybrid-overprediction", "phantom-hit", "unsupported-shape":
+		case "hash-mismatch", "block-size-mismatch", "namespace-collision", "tier-granularity", "phantom-hit", "unsupported-shape":
 			out[c.Code] = c.Memory()
 		}
 	}
@@ -73,7 +73,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	roots, tenants := all["hash-mismatch"].(*roots), all["cross-tenant"].(*tenants)
+	roots, tenants := all["hash-mismatch"].(*roots), all["namespace-collision"].(*tenants)
 	for name, is := range map[string][2]int{
 		"contents": {len(roots.seen), maxContents}, "order of contents": {len(roots.order), maxContents}, "pairs": {len(roots.pairs), maxPairs},
 		"first blocks": {len(tenants.first), maxFirst}, "list of first blocks": {len(tenants.firstList), maxFirst},

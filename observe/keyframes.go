@@ -8,7 +8,7 @@ import "maps"
 // second one goes and the distance doubles.
 const (
 	maxKeyframes  = 64
-	keyframeBytes = 512 << 20
+	keyframeBytes = 768 << 20
 	// firstDistance is how many records lie between keyframes at first.
 	firstDistance = 4096
 )
