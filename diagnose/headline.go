@@ -17,10 +17,10 @@ func Headline(v View) string {
 		return "No replica has been seen."
 	}
 	var said []string
-	present := v.Replicas[:0:0]
+	var present []*Replica
 	for i := range v.Replicas {
-		if !slices.Contains(v.Replicas[i].Trust.Reasons, stream.Removed) {
-			present = append(present, v.Replicas[i])
+		if r := &v.Replicas[i]; !slices.Contains(r.Trust.Reasons, stream.Removed) {
+			present = append(present, r)
 		}
 	}
 	groups := plighted(present)
@@ -115,10 +115,9 @@ type company struct {
 
 // plighted groups the replicas that are not EXACT by what is wrong with them,
 // worst first.
-func plighted(replicas []Replica) []company {
+func plighted(replicas []*Replica) []company {
 	var out []company
-	for i := range replicas {
-		r := &replicas[i]
+	for _, r := range replicas {
 		if r.Trust.Exact() {
 			continue
 		}
