@@ -2,8 +2,9 @@ package diagnose
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // String says in words what a finding rests on.
@@ -16,10 +17,10 @@ func (e *Evidence) String() string {
 		words = append(words, b)
 	}
 	if e.Block != nil {
-		words = append(words, "block "+grouped(*e.Block))
+		words = append(words, "block "+wire.Grouped(*e.Block))
 	}
 	if e.Token != nil {
-		words = append(words, "token "+grouped(*e.Token))
+		words = append(words, "token "+wire.Grouped(*e.Token))
 	}
 	if e.Span != nil {
 		words = append(words, "“"+*e.Span+"”")
@@ -33,40 +34,24 @@ func (e *Evidence) Batches() string {
 	case e.SeqFrom == nil:
 		return ""
 	case e.SeqTo != nil && *e.SeqFrom > *e.SeqTo:
-		return "batch " + grouped(*e.SeqTo) + " after " + grouped(*e.SeqFrom)
+		return "batch " + wire.Grouped(*e.SeqTo) + " after " + wire.Grouped(*e.SeqFrom)
 	case e.SeqTo != nil && *e.SeqFrom < *e.SeqTo:
-		return "batches " + grouped(*e.SeqFrom) + "–" + grouped(*e.SeqTo)
+		return "batches " + wire.Grouped(*e.SeqFrom) + "–" + wire.Grouped(*e.SeqTo)
 	}
-	return "batch " + grouped(*e.SeqFrom)
+	return "batch " + wire.Grouped(*e.SeqFrom)
 }
 
 // String says in words how much a finding matters.
 func (e *Effect) String() string {
 	var words []string
 	if e.Blocks != nil {
-		words = append(words, several(*e.Blocks, "block"))
+		words = append(words, wire.Counted(*e.Blocks, "block"))
 	}
 	if e.Tokens != nil {
-		words = append(words, several(*e.Tokens, "token"))
+		words = append(words, wire.Counted(*e.Tokens, "token"))
 	}
 	if e.Share != nil {
 		words = append(words, fmt.Sprintf("%.1f %% of its capacity", 100**e.Share))
 	}
 	return strings.Join(words, ", ")
-}
-
-func several(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return grouped(n) + " " + one + "s"
-}
-
-// grouped writes a number with a space between thousands.
-func grouped[N int | uint64](n N) string {
-	s := strconv.FormatUint(uint64(max(n, 0)), 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + " " + s[i:]
-	}
-	return s
 }

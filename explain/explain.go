@@ -351,7 +351,7 @@ func (c *candidate) scored(s route.Scored, given, edited *route.Candidate, req *
 		out.Certain = min(out.Certain, n)
 		out.Note = join(out.Note, "its match was set by hand")
 	} else if c.usable && given.Match[wire.Device] > c.match.Tiers[wire.Device] {
-		out.Note = join(out.Note, fmt.Sprintf("it can use %s of them: a group of its cache lacks its part", plural(c.match.Tiers[wire.Device], "block")))
+		out.Note = join(out.Note, fmt.Sprintf("it can use %s of them: a group of its cache lacks its part", wire.Counted(c.match.Tiers[wire.Device], "block")))
 	}
 	out.Load.Load = edited.Load
 	for _, field := range loadFields {
@@ -393,8 +393,8 @@ func (a *Answer) note(cands []candidate, q Query) {
 	say(q.Model == "" && q.LoRA == "" && q.Named != "" && a.Model != "" && q.Named != a.Model,
 		"the request names the model %s, which no replica is known to serve, so this is for %s: if it is a LoRA adapter, say so (--lora)",
 		wire.Printable(q.Named), wire.Printable(a.Model))
-	say(unknown > 0, "the load of %s is unknown and counts as 0: let metrics be read, or give it by hand", plural(unknown, "candidate"))
-	say(stale > 0, "the load of %s is stale", plural(stale, "candidate"))
+	say(unknown > 0, "the load of %s is unknown and counts as 0: let metrics be read, or give it by hand", wire.Counted(unknown, "candidate"))
+	say(stale > 0, "the load of %s is stale", wire.Counted(stale, "candidate"))
 	if q.Page != nil {
 		mine := 0
 		for _, w := range q.Page.Workers {
@@ -402,6 +402,6 @@ func (a *Answer) note(cands []candidate, q Query) {
 				mine++
 			}
 		}
-		say(mine == 0, "the router's metrics speak of %s, none of which is a candidate here", plural(len(q.Page.Workers), "worker"))
+		say(mine == 0, "the router's metrics speak of %s, none of which is a candidate here", wire.Counted(len(q.Page.Workers), "worker"))
 	}
 }

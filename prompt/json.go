@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // field is a field of a JSON object.
@@ -168,7 +170,7 @@ func notList(raw json.RawMessage) string {
 	case first(raw) == ']':
 		return "empty"
 	}
-	return "a list of more than " + group(maxItems) + " items"
+	return "a list of more than " + wire.Grouped(maxItems) + " items"
 }
 
 // first gives the first character within a list.
@@ -226,7 +228,7 @@ func firstValue(s string) (raw json.RawMessage, more bool, err error) {
 		var syntax *json.SyntaxError
 		switch {
 		case errors.As(err, &syntax):
-			return nil, false, fmt.Errorf("the JSON breaks at character %s: %s", group(charAt(s, int(syntax.Offset)-1)), syntax.Error())
+			return nil, false, fmt.Errorf("the JSON breaks at character %s: %s", wire.Grouped(charAt(s, int(syntax.Offset)-1)), syntax.Error())
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, false, errors.New("the JSON object is not closed: its end is missing")
 		}

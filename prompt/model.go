@@ -14,6 +14,7 @@ import (
 
 	"github.com/kvscope/kvscope/prompt/template"
 	"github.com/kvscope/kvscope/prompt/tokenizer"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // The files of a model's directory, and how large they may be.
@@ -153,7 +154,7 @@ func (l loader) read(name string, most int64) ([]byte, error) {
 	defer func() { _ = f.Close() }() // read only
 	size := info.Size()
 	if size > most {
-		return nil, fmt.Errorf("%s has more than %s bytes, the most that is read", name, group(int(most)))
+		return nil, fmt.Errorf("%s has more than %s bytes, the most that is read", name, wire.Grouped(int(most)))
 	}
 	const step = 1 << 20
 	out := make([]byte, 0, size+1)
@@ -169,7 +170,7 @@ func (l loader) read(name string, most int64) ([]byte, error) {
 		out = out[:len(out)+n]
 		switch {
 		case int64(len(out)) > most:
-			return nil, fmt.Errorf("%s has more than %s bytes, the most that is read", name, group(int(most)))
+			return nil, fmt.Errorf("%s has more than %s bytes, the most that is read", name, wire.Grouped(int(most)))
 		case err == io.EOF:
 			return out, nil
 		case err != nil:
@@ -255,7 +256,7 @@ func (l loader) templates(m *Model, config object, given string) error {
 		m.noTemplate = errors.New("there is no chat template: give one with --chat-template FILE")
 		return nil
 	case len(source) > maxTemplate || len(tools) > maxTemplate:
-		return fmt.Errorf("the %s has more than %s bytes, the most that is read", m.from, group(maxTemplate))
+		return fmt.Errorf("the %s has more than %s bytes, the most that is read", m.from, wire.Grouped(maxTemplate))
 	case !utf8.ValidString(source):
 		return fmt.Errorf("the %s is no UTF-8", m.from)
 	}

@@ -116,7 +116,7 @@ func (r *Request) encodeMessages(items bool) json.RawMessage {
 	return encodeList(messages)
 }
 
-var tooLong = fmt.Errorf("the prompt has more than %s tokens, the longest that is looked up", group(MaxTokens))
+var tooLong = fmt.Errorf("the prompt has more than %s tokens, the longest that is looked up", wire.Grouped(MaxTokens))
 
 // encode fills in the tokens of the prompt's text.
 func (m *Model) encode(ctx context.Context, p *Prompt, special bool) error {
@@ -146,7 +146,7 @@ func (p *Prompt) use(r *Request, failed error) {
 		p.Notes = append(p.Notes, fmt.Sprintf("the text makes the same tokens as %s", r.TokensFrom))
 		return
 	default:
-		p.Notes = append(p.Notes, fmt.Sprintf("our tokens differ from those of %s at token %s; theirs count, and our text is left out", r.TokensFrom, group(same)))
+		p.Notes = append(p.Notes, fmt.Sprintf("our tokens differ from those of %s at token %s; theirs count, and our text is left out", r.TokensFrom, wire.Grouped(same)))
 	}
 	p.Text, p.Parts, p.Spans, p.Template, p.Encoder = "", nil, nil, "", ""
 	p.Tokens = slices.Clone(r.Tokens)
@@ -184,7 +184,7 @@ func (p *Prompt) doubtMedia(r *Request) {
 	p.Doubt = len(p.Tokens) - n
 	p.Notes = append(p.Notes, fmt.Sprintf(
 		"message %d holds %s: the engine puts placeholder tokens in its place and its hash into the extra keys of their blocks, so tokens from %s on cannot be compared",
-		first.Message, article(first.Kind), group(n)))
+		first.Message, article(first.Kind), wire.Grouped(n)))
 }
 
 func article(kind string) string {

@@ -124,12 +124,12 @@ func Text(data []byte) (*Request, error) {
 
 func check(data []byte) error {
 	if len(data) > MaxInput {
-		return fmt.Errorf("it has more than %s bytes, the longest input that is read", group(MaxInput))
+		return fmt.Errorf("it has more than %s bytes, the longest input that is read", wire.Grouped(MaxInput))
 	}
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && n == 1 {
-			return fmt.Errorf("byte %s is no UTF-8, so no engine takes it: give the text in UTF-8", group(i+1))
+			return fmt.Errorf("byte %s is no UTF-8, so no engine takes it: give the text in UTF-8", wire.Grouped(i+1))
 		}
 		i += n
 	}
@@ -164,7 +164,7 @@ func parseBody(s, from, path string) (*Request, error) {
 		return nil, err
 	}
 	if countFields(string(value)) > maxFields {
-		return nil, fmt.Errorf("the JSON has more than %s fields, the most that are read", group(maxFields))
+		return nil, fmt.Errorf("the JSON has more than %s fields, the most that are read", wire.Grouped(maxFields))
 	}
 	if loneSurrogate(string(value)) >= 0 {
 		return nil, errors.New("the JSON holds half of an escaped character (a lone surrogate, \\ud800 to \\udfff), which no tokenizer takes")
@@ -256,7 +256,7 @@ func (r *Request) read(o object, path string) error {
 	}
 	switch {
 	case form == "" && ids == nil:
-		return fmt.Errorf("the JSON object has %s, but none that makes a request (messages, prompt, input) and no token ids (prompt_token_ids, token_ids, tokens)", plural(len(o), "field"))
+		return fmt.Errorf("the JSON object has %s, but none that makes a request (messages, prompt, input) and no token ids (prompt_token_ids, token_ids, tokens)", wire.Counted(len(o), "field"))
 	case form == "":
 		r.Form = TokenIDs
 	default:
@@ -365,7 +365,7 @@ func (r *Request) readCompletions(o object) error {
 			return fmt.Errorf("%s is %s", at, notList(raw))
 		}
 		if len(items) > 1 {
-			r.note("%s holds %s; only the first was taken", at, plural(len(items), "prompt"))
+			r.note("%s holds %s; only the first was taken", at, wire.Counted(len(items), "prompt"))
 		}
 		at, raw = at+"[0]", items[0]
 	}

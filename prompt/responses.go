@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // readResponses reads a body of the responses API. Reasoning, an answer and calls
@@ -25,7 +27,7 @@ func (r *Request) readResponses(o object) error {
 	}
 	tools, left := functionTools(o.get("tools"))
 	if left > 0 {
-		r.note("%s of a kind other than function left out: what the engine makes of them is not known", plural(left, "tool"))
+		r.note("%s of a kind other than function left out: what the engine makes of them is not known", wire.Counted(left, "tool"))
 	}
 	var err error
 	r.Tools, err = readTools(tools, func(t object) (object, bool) {

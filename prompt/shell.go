@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // word is a word of a shell's command line.
@@ -140,14 +142,14 @@ func (sh *shell) word() (word, error) {
 		}
 	}
 	if sh.at == start {
-		return w, fmt.Errorf("the command breaks at character %s", group(charAt(sh.s, sh.at)))
+		return w, fmt.Errorf("the command breaks at character %s", wire.Grouped(charAt(sh.s, sh.at)))
 	}
 	w.text = out.String()
 	return w, nil
 }
 
 func (sh *shell) open(quote string, start int) error {
-	return fmt.Errorf("the %s quote at character %s of the command is not closed", quote, group(charAt(sh.s, start)))
+	return fmt.Errorf("the %s quote at character %s of the command is not closed", quote, wire.Grouped(charAt(sh.s, start)))
 }
 
 func (sh *shell) single(out *strings.Builder) error {
@@ -216,7 +218,7 @@ func (sh *shell) ansi(out *strings.Builder) error {
 			v, err := strconv.ParseUint(digits, base, 32)
 			switch {
 			case err != nil || v == 0 || c != 'x' && base == 16 && !utf8.ValidRune(rune(v)):
-				return fmt.Errorf("the escape at character %s of the command is no character", group(charAt(sh.s, sh.at-1)))
+				return fmt.Errorf("the escape at character %s of the command is no character", wire.Grouped(charAt(sh.s, sh.at-1)))
 			case base == 16 && c != 'x':
 				out.WriteRune(rune(v))
 			default:

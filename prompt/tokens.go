@@ -94,7 +94,7 @@ func tokensInObject(text string) ([]wire.Token, string, error) {
 func scanTokens(b []byte) ([]wire.Token, error) {
 	out := make([]wire.Token, 0, min(len(b)/4+1, MaxTokens))
 	fail := func(at int, format string, args ...any) error {
-		return fmt.Errorf("character %s, after %s: %s", group(charAt(string(b), at)), plural(len(out), "id"), fmt.Sprintf(format, args...))
+		return fmt.Errorf("character %s, after %s: %s", wire.Grouped(charAt(string(b), at)), wire.Counted(len(out), "id"), fmt.Sprintf(format, args...))
 	}
 	const (
 		start = iota // before a bracket
@@ -130,7 +130,7 @@ func scanTokens(b []byte) ([]wire.Token, error) {
 				return nil, fail(i, "%s is not a token id", wordAt(b[i:]))
 			}
 			if len(out) == MaxTokens {
-				return nil, fmt.Errorf("there are more than %s ids, the longest prompt that is looked up", group(MaxTokens))
+				return nil, fmt.Errorf("there are more than %s ids, the longest prompt that is looked up", wire.Grouped(MaxTokens))
 			}
 			out = append(out, id)
 			state = after
@@ -139,7 +139,7 @@ func scanTokens(b []byte) ([]wire.Token, error) {
 	}
 	switch {
 	case bracket && state != shut:
-		return nil, fmt.Errorf("the list is not closed: ] is missing after %s", plural(len(out), "id"))
+		return nil, fmt.Errorf("the list is not closed: ] is missing after %s", wire.Counted(len(out), "id"))
 	case len(out) == 0:
 		return nil, errors.New("the list is empty: give token ids, such as [151644, 8948, 198]")
 	}

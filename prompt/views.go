@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // View is what somebody other than the engine makes of a request: a router that
@@ -199,6 +201,6 @@ func (m *Model) cut(ctx context.Context, p *Prompt, r *Request, o RenderOptions)
 	if len(r.body) <= most {
 		return m.write(ctx, p, r, o)
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("of the body's %s bytes the router gets %s, which are no JSON: it sees no prompt", group(len(r.body)), group(most)))
+	p.Notes = append(p.Notes, fmt.Sprintf("of the body's %s bytes the router gets %s, which are no JSON: it sees no prompt", wire.Grouped(len(r.body)), wire.Grouped(most)))
 	return nil
 }

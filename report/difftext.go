@@ -42,11 +42,11 @@ func DiffText(w io.Writer, d *diff.Diff, a, b *prompt.Prompt) error {
 
 // Prompt says how a prompt came to be.
 func Prompt(p *prompt.Prompt) string {
-	out := plural(len(p.Text), "byte")
+	out := wire.Counted(len(p.Text), "byte")
 	if p.Text == "" {
-		out = plural(len(p.Tokens), "token")
+		out = wire.Counted(len(p.Tokens), "token")
 	} else if p.Tokens != nil {
-		out = plural(len(p.Tokens), "token") + ", " + out
+		out = wire.Counted(len(p.Tokens), "token") + ", " + out
 	}
 	if p.Template != "" {
 		out += "; " + p.Template
@@ -87,7 +87,7 @@ func diffSpans(b *strings.Builder, d *diff.Diff, names ...string) {
 	}
 	t.Flush()
 	if d.More > 0 {
-		fmt.Fprintf(b, "  … and %s more\n", plural(d.More, "difference"))
+		fmt.Fprintf(b, "  … and %s more\n", wire.Counted(d.More, "difference"))
 	}
 }
 
@@ -96,11 +96,11 @@ func extent(s *diff.Span, e *diff.Extent) string {
 	case s.Kind == diff.Uncounted:
 		return ""
 	case e.Start == e.End:
-		return "none at " + group(uint64(e.Start))
+		return "none at " + wire.Grouped(e.Start)
 	case e.Start+1 == e.End:
-		return group(uint64(e.Start))
+		return wire.Grouped(e.Start)
 	}
-	return group(uint64(e.Start)) + "–" + group(uint64(e.End-1))
+	return wire.Grouped(e.Start) + "–" + wire.Grouped(e.End-1)
 }
 
 // where says in which message a span is.
@@ -125,14 +125,14 @@ func diffReuse(b *strings.Builder, d *diff.Diff) {
 	switch {
 	case !d.HasTokens || d.Namespace != "" || d.Relation == diff.Equal || d.Relation == diff.Extends: // the summary says it all
 	case r.Lost == 0 && r.Removed <= r.Now:
-		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would gain nothing.\n", plural(r.Now, "full block"))
+		fmt.Fprintf(b, "\nShared: %s; to move or remove what differs would gain nothing.\n", wire.Counted(r.Now, "full block"))
 	default:
 		about := ""
 		if !r.Retokenized {
 			about = "about "
 		}
-		fmt.Fprintf(b, "\nShared: %s now, %s%s with that moved last or in one form, %s%s without it. It costs %s.\n", plural(r.Now, "full block"),
-			about, group(uint64(r.Moved)), about, group(uint64(r.Removed)), plural(r.Lost, "block"))
+		fmt.Fprintf(b, "\nShared: %s now, %s%s with that moved last or in one form, %s%s without it. It costs %s.\n", wire.Counted(r.Now, "full block"),
+			about, wire.Grouped(r.Moved), about, wire.Grouped(r.Removed), wire.Counted(r.Lost, "block"))
 	}
 }
 

@@ -25,8 +25,8 @@ func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 	if a.Model != "" {
 		model = ", model " + wire.Printable(a.Model)
 	}
-	fmt.Fprintf(&b, "A prompt of %s, %s of %d%s, by the policy %s as of %s.\n\n", plural(a.Tokens, "token"),
-		plural(a.Blocks, "full block"), a.BlockSize, model, a.Policy, clock(a.Now))
+	fmt.Fprintf(&b, "A prompt of %s, %s of %d%s, by the policy %s as of %s.\n\n", wire.Counted(a.Tokens, "token"),
+		wire.Counted(a.Blocks, "full block"), a.BlockSize, model, a.Policy, clock(a.Now))
 	if asked.Encoder != "" {
 		fmt.Fprintf(&b, "Read as %s.\n\n", Prompt(asked))
 	}
@@ -75,12 +75,12 @@ func candidateTable(b *strings.Builder, a *explain.Answer) {
 			if c.Match[tier] == 0 && tier > 0 {
 				return ""
 			}
-			return approx(c) + group(uint64(c.Match[tier]))
+			return approx(c) + wire.Grouped(c.Match[tier])
 		}})
 	}
 	cols = append(
 		cols,
-		candidateColumn{"cached tok", func(c *explain.Candidate) string { return approx(c) + group(uint64(c.CachedTokens)) }},
+		candidateColumn{"cached tok", func(c *explain.Candidate) string { return approx(c) + wire.Grouped(c.CachedTokens) }},
 		candidateColumn{"wait", func(c *explain.Candidate) string { return millis(c, c.WaitMS) }},
 		candidateColumn{"prefill", func(c *explain.Candidate) string { return millis(c, c.PrefillMS) }},
 		candidateColumn{"load", func(c *explain.Candidate) string { return c.Load.State.String() }},
@@ -211,7 +211,7 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 		who = name(d.Replica) + " holds the same tokens under another cache salt or LoRA (--salt, --lora)"
 	}
 	fmt.Fprintf(b, "It leaves all stored chains in block %s at token %s (both from 0): %s. From there on no cache has it (%s).\n",
-		group(uint64(d.Block)), group(uint64(d.Token)), who, plural(d.Lost, "full block"))
+		wire.Grouped(d.Block), wire.Grouped(d.Token), who, wire.Counted(d.Lost, "full block"))
 	if d.Diff == nil || foreign { // other chains have less in common
 		return
 	}

@@ -38,18 +38,18 @@ func FindingsMarkdown(w io.Writer, s *observe.Snapshot, damage string, made Made
 	}
 	mdReplicaTable(&b, s.Replicas)
 	if n := unheard(s.Replicas); n > 0 {
-		fmt.Fprintf(&b, "%d of %s could not be judged: no event came.\n\n", n, plural(len(s.Replicas), "replica"))
+		fmt.Fprintf(&b, "%d of %s could not be judged: no event came.\n\n", n, wire.Counted(len(s.Replicas), "replica"))
 	}
 	for i, a := range open {
 		if i == mdFindings {
-			fmt.Fprintf(&b, "… and %s more, less severe: `kvscope diagnose --json` lists all.\n\n", plural(len(open)-i, "finding"))
+			fmt.Fprintf(&b, "… and %s more, less severe: `kvscope diagnose --json` lists all.\n\n", wire.Counted(len(open)-i, "finding"))
 			break
 		}
 		mdFinding(&b, a, s.Until)
 	}
 	mdPast(&b, over)
 	fmt.Fprintf(&b, "From %s, %s to %s (%s, %s records). Made %s by %s.\n", code(s.Source), clock(s.From), clock(s.Until),
-		lasting(s.Until-s.From), group(s.Records), clock(made.At), prose(made.Tool))
+		lasting(s.Until-s.From), wire.Grouped(s.Records), clock(made.At), prose(made.Tool))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -78,9 +78,9 @@ func verdict(open []diagnose.Alike) string {
 		switch {
 		case n[s] == 0:
 		case s == diagnose.Info:
-			words = append(words, plural(n[s], "note"))
+			words = append(words, wire.Counted(n[s], "note"))
 		default:
-			words = append(words, plural(n[s], s.String()))
+			words = append(words, wire.Counted(n[s], s.String()))
 		}
 		if s == diagnose.Info {
 			break
@@ -114,10 +114,10 @@ var mdColumns = []column{
 		case r.Doubt < 0:
 			return "unknown"
 		}
-		return "≤ " + group(uint64(r.Doubt)) + share(r.Doubt, r.Facts.Capacity)
+		return "≤ " + wire.Grouped(r.Doubt) + share(r.Doubt, r.Facts.Capacity)
 	}},
 	{head: "device blocks", value: func(r *diagnose.Replica) string {
-		return strings.Replace(doubtful(r), "~", "about ", 1) + group(uint64(r.Index.Resident[wire.Device])) + capacity(r)
+		return strings.Replace(doubtful(r), "~", "about ", 1) + wire.Grouped(r.Index.Resident[wire.Device]) + capacity(r)
 	}},
 	{head: "gaps", value: gaps},
 	{head: "engine hit", value: func(r *diagnose.Replica) string {
@@ -156,7 +156,7 @@ func mdReplicaTable(b *strings.Builder, replicas []diagnose.Replica) {
 				exact++
 			}
 		}
-		rows, left = rows[:mdReplicas], fmt.Sprintf("… and %s more, %d of them EXACT.\n\n", plural(n, "replica"), exact)
+		rows, left = rows[:mdReplicas], fmt.Sprintf("… and %s more, %d of them EXACT.\n\n", wire.Counted(n, "replica"), exact)
 	}
 	for _, r := range rows {
 		row(func(c column) string { return c.value(r) })
@@ -229,7 +229,7 @@ func mdPast(b *strings.Builder, over []diagnose.Alike) {
 	for _, a := range over {
 		n += len(a)
 	}
-	fmt.Fprintf(b, "<details><summary>Over: %s</summary>\n\n", plural(n, "finding"))
+	fmt.Fprintf(b, "<details><summary>Over: %s</summary>\n\n", wire.Counted(n, "finding"))
 	for i, a := range over {
 		if i == mdOver {
 			fmt.Fprintf(b, "- … and %d more kinds\n", len(over)-i)

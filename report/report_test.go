@@ -173,7 +173,7 @@ func TestText(t *testing.T) {
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1 000", 1234567: "1 234 567"} {
-		if got := group(n); got != want {
+		if got := wire.Grouped(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}

@@ -42,7 +42,7 @@ func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 
 // head says what is looked at, and how it is, in two lines.
 func head(b *strings.Builder, s *observe.Snapshot) {
-	fmt.Fprintf(b, "%s · %s · %s to %s\n", wire.Printable(s.Source), plural(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
+	fmt.Fprintf(b, "%s · %s · %s to %s\n", wire.Printable(s.Source), wire.Counted(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
 	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
 }
 
@@ -65,11 +65,11 @@ var columns = []column{
 		return fmt.Sprintf("%d–%d", r.First, r.Last)
 	}},
 	{head: "gaps", value: func(r *diagnose.Replica) string { return gaps(r) }},
-	{head: "batches", value: func(r *diagnose.Replica) string { return group(r.Batches) }},
-	{head: "stored", value: func(r *diagnose.Replica) string { return group(r.Index.Stored) }},
-	{head: "removed", value: func(r *diagnose.Replica) string { return group(r.Index.Removed) }},
+	{head: "batches", value: func(r *diagnose.Replica) string { return wire.Grouped(r.Batches) }},
+	{head: "stored", value: func(r *diagnose.Replica) string { return wire.Grouped(r.Index.Stored) }},
+	{head: "removed", value: func(r *diagnose.Replica) string { return wire.Grouped(r.Index.Removed) }},
 	{head: "device blocks", value: func(r *diagnose.Replica) string {
-		return doubtful(r) + group(uint64(r.Index.Resident[wire.Device])) + capacity(r)
+		return doubtful(r) + wire.Grouped(r.Index.Resident[wire.Device]) + capacity(r)
 	}},
 	{head: "host", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.Host]) }, optional: true},
 	{head: "disk", value: func(r *diagnose.Replica) string { return optional(r.Index.Resident[wire.Disk]) }, optional: true},
@@ -84,7 +84,7 @@ var columns = []column{
 		case r.Doubt < 0:
 			return "unknown"
 		}
-		return "≤" + group(uint64(r.Doubt))
+		return "≤" + wire.Grouped(r.Doubt)
 	}, optional: true},
 	{head: "engine hit", value: func(r *diagnose.Replica) string {
 		rate, ok := r.Load.HitRate()
@@ -163,7 +163,7 @@ func gaps(r *diagnose.Replica) string {
 	case r.GapsOpen == 0:
 		return fmt.Sprintf("%d healed", r.GapsHealed)
 	}
-	return fmt.Sprintf("%d open (%s batches), %d healed", r.GapsOpen, group(r.MissingNow), r.GapsHealed)
+	return fmt.Sprintf("%d open (%s batches), %d healed", r.GapsOpen, wire.Grouped(r.MissingNow), r.GapsHealed)
 }
 
 // doubtful marks numbers that come from a replica that is not EXACT.
@@ -178,7 +178,7 @@ func capacity(r *diagnose.Replica) string {
 	if r.Facts.Capacity <= 0 {
 		return ""
 	}
-	return " / " + group(uint64(r.Facts.Capacity))
+	return " / " + wire.Grouped(r.Facts.Capacity)
 }
 
 func stores(b *strings.Builder, s *observe.Snapshot) {
@@ -187,7 +187,7 @@ func stores(b *strings.Builder, s *observe.Snapshot) {
 	if total == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nWhy %s blocks had to be stored:\n", group(total))
+	fmt.Fprintf(b, "\nWhy %s blocks had to be stored:\n", wire.Grouped(total))
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
 	for _, row := range []struct {
 		n    uint64
@@ -201,12 +201,12 @@ func stores(b *strings.Builder, s *observe.Snapshot) {
 		{l.Unattached, "cannot be told: the beginning of their chain was never announced"},
 	} {
 		if row.n > 0 {
-			fmt.Fprintf(t, "  %s\t%s\t  %s\n", group(row.n), percent(float64(row.n), float64(total)), row.what)
+			fmt.Fprintf(t, "  %s\t%s\t  %s\n", wire.Grouped(row.n), percent(float64(row.n), float64(total)), row.what)
 		}
 	}
 	t.Flush()
 	fmt.Fprintf(b, "Blocks: %s distinct ones resident, %s of them on more than one replica.\n",
-		group(uint64(s.Blocks.Resident)), group(uint64(s.Blocks.Shared)))
+		wire.Grouped(s.Blocks.Resident), wire.Grouped(s.Blocks.Shared))
 }
 
 // engines lists what the replicas run, one line for each kind.
@@ -246,7 +246,7 @@ func replays(b *strings.Builder, s *observe.Snapshot) {
 			continue
 		}
 		fmt.Fprintf(b, "%s: %s sent (policy %s, %d left this minute), %s batches received", name(r.Replica),
-			plural(int(a.Requests), "replay request"), a.Policy, a.Left, group(a.Batches))
+			wire.Counted(int(a.Requests), "replay request"), a.Policy, a.Left, wire.Grouped(a.Batches))
 		if a.Last != "" {
 			fmt.Fprintf(b, "; the last one: %s", wire.Printable(a.Last))
 		}
@@ -290,7 +290,7 @@ func findingsText(b *strings.Builder, s *observe.Snapshot) {
 	}
 	switch {
 	case len(f) == 0 && unheard > 0:
-		fmt.Fprintf(b, "\nFindings: none, but %d of %s could not be judged: no event came.\n", unheard, plural(len(s.Replicas), "replica"))
+		fmt.Fprintf(b, "\nFindings: none, but %d of %s could not be judged: no event came.\n", unheard, wire.Counted(len(s.Replicas), "replica"))
 		return
 	case len(f) == 0:
 		b.WriteString("\nFindings: none.\n")
@@ -398,13 +398,6 @@ func clock(t wire.Time) string {
 	return time.Unix(0, int64(t)).UTC().Format("2006-01-02 15:04:05.000Z")
 }
 
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return group(uint64(n)) + " " + one + "s"
-}
-
 func or(s, otherwise string) string {
 	if s == "" {
 		return otherwise
@@ -416,16 +409,7 @@ func optional(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return group(uint64(n))
-}
-
-// group writes a number with a space between thousands.
-func group(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + " " + s[i:]
-	}
-	return s
+	return wire.Grouped(n)
 }
 
 func percent(part, whole float64) string { return fmt.Sprintf("%.1f %%", 100*part/whole) }

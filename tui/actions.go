@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // actions gives what the model carries out itself, by name. It is a function,
@@ -143,7 +145,7 @@ func (m *model) opened(msg openedMsg) tea.Cmd {
 	if msg.err != nil {
 		return m.say("cannot open the file: " + msg.err.Error())
 	}
-	return m.pasteText(string(msg.data), "read "+plural(len(msg.data), "byte")+" of "+msg.path)
+	return m.pasteText(string(msg.data), "read "+wire.Counted(len(msg.data), "byte")+" of "+msg.path)
 }
 
 // paste takes what the terminal pasted: into the prompt if one is open, and
@@ -162,9 +164,9 @@ func (m *model) paste(text string) tea.Cmd {
 		}
 		return cmd
 	}
-	said := "pasted " + plural(len(text), "byte")
+	said := "pasted " + wire.Counted(len(text), "byte")
 	if n := strings.Count(text, "\r"); n > 0 {
-		said += fmt.Sprintf("; %s became LF (tmux sends CR): for exact bytes open a file", plural(n, "CR"))
+		said += fmt.Sprintf("; %s became LF (tmux sends CR): for exact bytes open a file", wire.Counted(n, "CR"))
 	}
 	return m.pasteText(toLF(text), said)
 }

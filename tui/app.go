@@ -256,7 +256,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		if msg.Err != nil {
 			return m.say("the editor failed: " + msg.Err.Error())
 		}
-		return m.pasteText(msg.Text, "took "+plural(len(msg.Text), "byte")+" of the editor")
+		return m.pasteText(msg.Text, "took "+wire.Counted(len(msg.Text), "byte")+" of the editor")
 	case openedMsg:
 		return m.opened(msg)
 	case resultMsg:

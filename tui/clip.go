@@ -6,6 +6,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // maxClip is the most text that goes to the clipboard through the terminal:
@@ -41,7 +43,7 @@ func clipSequence(text, mux string) string {
 func (m *model) copy(text string) tea.Cmd {
 	long := len(text) > maxClip
 	if long && m.opt.CopyNative == nil {
-		return m.say(fmt.Sprintf("%s bytes are too many for the terminal's clipboard (at most %s): x exports them to a file", group(len(text)), group(maxClip)))
+		return m.say(fmt.Sprintf("%s bytes are too many for the terminal's clipboard (at most %s): x exports them to a file", wire.Grouped(len(text)), wire.Grouped(maxClip)))
 	}
 	native := m.opt.CopyNative
 	mux := m.opt.Look.Mux
@@ -58,7 +60,7 @@ func (m *model) copy(text string) tea.Cmd {
 		if len(where) == 0 {
 			return toastMsg{"nothing was copied: the text is too long for the terminal, and no local clipboard took it"}
 		}
-		return toastMsg{fmt.Sprintf("copied %s %s", plural(len(text), "byte"), strings.Join(where, " and "))}
+		return toastMsg{fmt.Sprintf("copied %s %s", wire.Counted(len(text), "byte"), strings.Join(where, " and "))}
 	}
 	if long {
 		return report

@@ -129,7 +129,7 @@ func (m *model) export(format string) tea.Cmd {
 			if err != nil {
 				return toastMsg{"export failed: " + err.Error()}
 			}
-			return toastMsg{fmt.Sprintf("wrote %s of %s to %s", plural(len(t.rows), "row"), v.name(), path)}
+			return toastMsg{fmt.Sprintf("wrote %s of %s to %s", wire.Counted(len(t.rows), "row"), v.name(), path)}
 		}
 	}
 	return m.say(fmt.Sprintf("no format %q: %s", format, strings.Join(formatNames(), ", ")))

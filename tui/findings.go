@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // findings is the view of what is wrong: a list, and the selected one in full.
@@ -281,7 +282,7 @@ func (v *findings) empty(s *scene) string {
 	if s.snap != nil {
 		n = len(s.snap.Replicas)
 	}
-	return fmt.Sprintf("Nothing is wrong that the checks can see (%s on %s).", plural(len(diagnose.Checks), "check"), plural(n, "replica"))
+	return fmt.Sprintf("Nothing is wrong that the checks can see (%s on %s).", wire.Counted(len(diagnose.Checks), "check"), wire.Counted(n, "replica"))
 }
 
 func (v *findings) drawList(s *scene, rows []diagnose.Alike, w, h int) []string {
@@ -342,7 +343,7 @@ func (v *findings) drawList(s *scene, rows []diagnose.Alike, w, h int) []string 
 func subjects(a diagnose.Alike) string {
 	names := a.Names()
 	if len(names) > 2 {
-		return plural(len(names), "replica")
+		return wire.Counted(len(names), "replica")
 	}
 	return clean(strings.Join(names, ", "))
 }

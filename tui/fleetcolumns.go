@@ -72,7 +72,7 @@ var fleetColumns = []column{
 			if !r.Heard {
 				return glyphNone
 			}
-			return group(r.Last)
+			return wire.Grouped(r.Last)
 		},
 		key: func(_ *scene, r *diagnose.Replica) float64 { return float64(r.Last) },
 	},
@@ -124,7 +124,7 @@ var fleetColumns = []column{
 		// Blocks of chains whose beginning was never announced: they count for
 		// the engine and match nothing yet.
 		name: "orphans", head: "orphans", keep: 9, least: 7, most: 9,
-		text: func(_ *scene, r *diagnose.Replica) string { return group(r.Index.Orphans) },
+		text: func(_ *scene, r *diagnose.Replica) string { return wire.Grouped(r.Index.Orphans) },
 		key:  func(_ *scene, r *diagnose.Replica) float64 { return float64(r.Index.Orphans) },
 		used: func(r *diagnose.Replica) bool { return r.Index.Orphans > 0 },
 	},
@@ -204,7 +204,7 @@ func tierColumn(tier wire.Tier, keep int) column {
 			if r.Index.Resident[tier] == 0 {
 				return glyphNone
 			}
-			return approx(r) + group(r.Index.Resident[tier])
+			return approx(r) + wire.Grouped(r.Index.Resident[tier])
 		},
 		key:  func(_ *scene, r *diagnose.Replica) float64 { return float64(r.Index.Resident[tier]) },
 		used: func(r *diagnose.Replica) bool { return r.Index.Resident[tier] > 0 },
@@ -233,7 +233,7 @@ func doubtText(r *diagnose.Replica) string {
 	if r.Trust.Exact() || r.Doubt <= 0 {
 		return ""
 	}
-	return glyphAtMost + group(r.Doubt) + " blk"
+	return glyphAtMost + wire.Grouped(r.Doubt) + " blk"
 }
 
 // trustCell says as much as fits: the word always, then the doubt and the
@@ -284,9 +284,9 @@ func loadText(r *diagnose.Replica, value func(*wire.Load) string) string {
 }
 
 func deviceText(r *diagnose.Replica) string {
-	s := approx(r) + group(r.Index.Resident[wire.Device])
+	s := approx(r) + wire.Grouped(r.Index.Resident[wire.Device])
 	if r.Facts.Capacity > 0 {
-		s += " / " + group(r.Facts.Capacity)
+		s += " / " + wire.Grouped(r.Facts.Capacity)
 	}
 	return s
 }
@@ -310,7 +310,7 @@ func rateWord(v float64) string {
 	if v > 0 && v < 10 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
-	return group(uint64(v + 0.5))
+	return wire.Grouped(uint64(v + 0.5))
 }
 
 func rateCell(s *scene, r *diagnose.Replica, w int) string {

@@ -79,23 +79,23 @@ func streamWords(s *scene, r *diagnose.Replica) string {
 		return "no batch yet, " + linkWords(r)
 	}
 	said := []string{
-		fmt.Sprintf("batches %s–%s of epoch %d", group(r.First), group(r.Last), r.Epoch),
+		fmt.Sprintf("batches %s–%s of epoch %d", wire.Grouped(r.First), wire.Grouped(r.Last), r.Epoch),
 		"last one " + s.when(r.LastBatch),
 	}
 	if r.Restarts > 0 {
-		said = append(said, plural(r.Restarts, "restart"))
+		said = append(said, wire.Counted(r.Restarts, "restart"))
 	}
 	if r.GapsOpen > 0 {
-		said = append(said, fmt.Sprintf("%s open (%s missing)", plural(r.GapsOpen, "gap"), group(r.MissingNow)))
+		said = append(said, fmt.Sprintf("%s open (%s missing)", wire.Counted(r.GapsOpen, "gap"), wire.Grouped(r.MissingNow)))
 	}
 	if r.GapsHealed > 0 {
-		said = append(said, plural(r.GapsHealed, "gap")+" healed")
+		said = append(said, wire.Counted(r.GapsHealed, "gap")+" healed")
 	}
 	if r.Link != wire.LinkUnknown {
 		said = append(said, linkWords(r))
 	}
 	if r.Undecodable > 0 {
-		said = append(said, group(r.Undecodable)+" undecodable")
+		said = append(said, wire.Grouped(r.Undecodable)+" undecodable")
 	}
 	return strings.Join(said, ", ")
 }
@@ -114,9 +114,9 @@ func replayWords(a *observe.Replay) string {
 	if a.Address == "" {
 		return "no replay socket of this replica is known"
 	}
-	said := fmt.Sprintf("policy %s, %s sent, %d left this minute", a.Policy, plural(int(a.Requests), "request"), a.Left)
+	said := fmt.Sprintf("policy %s, %s sent, %d left this minute", a.Policy, wire.Counted(int(a.Requests), "request"), a.Left)
 	if a.Batches > 0 {
-		said += ", " + plural(int(a.Batches), "batch") + " received"
+		said += ", " + wire.Counted(int(a.Batches), "batch") + " received"
 	}
 	switch {
 	case a.Running:
@@ -129,15 +129,15 @@ func replayWords(a *observe.Replay) string {
 
 // engineWords says what runs there.
 func engineWords(r *diagnose.Replica) string {
-	said := []string{"model " + orNone(r.Model), "block size " + group(r.Index.BlockSize), "events " + orNone(r.Dialect)}
+	said := []string{"model " + orNone(r.Model), "block size " + wire.Grouped(r.Index.BlockSize), "events " + orNone(r.Dialect)}
 	if r.Index.Recipe != "" {
 		said = append(said, "hash "+r.Index.Recipe)
 	}
 	if r.Index.Orphans > 0 {
-		said = append(said, plural(r.Index.Orphans, "orphan block"))
+		said = append(said, wire.Counted(r.Index.Orphans, "orphan block"))
 	}
 	if r.Index.Implied > 0 {
-		said = append(said, plural(r.Index.Implied, "block")+" proved by use")
+		said = append(said, wire.Counted(r.Index.Implied, "block")+" proved by use")
 	}
 	return strings.Join(said, ", ")
 }

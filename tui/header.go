@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvscope/kvscope/diagnose"
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // header draws the lines above a view's body.
@@ -42,7 +43,7 @@ func (m *model) topLine(s *scene, w int) string {
 	v := m.view()
 	left := []string{
 		t.title.render(" kvscope"), t.title.render(fmt.Sprintf("%c %s", v.digit(), title(v.name()))),
-		clean(s.snap.Source), plural(len(s.snap.Replicas), "replica"),
+		clean(s.snap.Source), wire.Counted(len(s.snap.Replicas), "replica"),
 	}
 	if narrow {
 		left = append(left[:2:2], m.shortMoment(s))
@@ -94,7 +95,7 @@ func (m *model) moment(s *scene) string {
 		if m.newest != nil && m.newest.Records > s.snap.Records {
 			more = m.newest.Records - s.snap.Records
 		}
-		return t.warn.render(fmt.Sprintf("frozen %02d:%02d, +%s records", int(age.Minutes()), int(age.Seconds())%60, group(more))) + " " + at
+		return t.warn.render(fmt.Sprintf("frozen %02d:%02d, +%s records", int(age.Minutes()), int(age.Seconds())%60, wire.Grouped(more))) + " " + at
 	case m.opt.Player != nil && m.play.playing: // also where nothing happens for a while
 		at = clock(min(m.play.target(m.opt.Clock()), m.end.Until)) + " UTC"
 	case m.opt.Player == nil:
@@ -138,7 +139,7 @@ func counters(s *observe.Snapshot, t *theme) []string {
 		}
 	}
 	b := s.Blocks
-	blocks := fmt.Sprintf("%s %s%s resident, %s%s unique", t.dim.render("blocks"), mark, group(b.Resident),
+	blocks := fmt.Sprintf("%s %s%s resident, %s%s unique", t.dim.render("blocks"), mark, wire.Grouped(b.Resident),
 		mark, percent(float64(b.Resident-b.Shared), float64(b.Resident)))
 	hit, cv := load(s.Replicas)
 	parts := []string{

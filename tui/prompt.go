@@ -7,6 +7,8 @@ import (
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // prompt is the line at the bottom while something is typed. What it says
@@ -218,9 +220,9 @@ func (m *model) shownRows(v view) string {
 	s := m.scene()
 	if c, ok := v.(counter); ok {
 		shown, all := c.count(s)
-		return fmt.Sprintf("%s of %s", group(shown), plural(all, "row"))
+		return fmt.Sprintf("%s of %s", wire.Grouped(shown), wire.Counted(all, "row"))
 	}
-	return plural(len(v.export(s).rows), "row")
+	return wire.Counted(len(v.export(s).rows), "row")
 }
 
 // seekPrompt asks for a moment of the recording.
@@ -290,7 +292,7 @@ func pastePrompt() *prompt {
 			if text == "" {
 				return nil
 			}
-			return m.pasteText(text, "took "+plural(len(text), "byte"))
+			return m.pasteText(text, "took "+wire.Counted(len(text), "byte"))
 		},
 	}
 }

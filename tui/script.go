@@ -160,7 +160,7 @@ func (s *script) inMessage(token int) string {
 	}
 	who := speaker(&s.Parts[at])
 	if m := s.Parts[at].Message; m >= 0 && who != "" {
-		return "message " + group(m) + ", " + who
+		return "message " + wire.Grouped(m) + ", " + who
 	}
 	return who
 }

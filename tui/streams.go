@@ -160,12 +160,12 @@ func separator(births []wire.Time, before, after *observe.Entry) (tapeRow, bool)
 // words says what lies between the batches, and what kind of thing it is.
 func (t *tapeRow) words(r *diagnose.Replica) (string, beat) {
 	if t.restart {
-		return "restarted: batch " + group(t.after.Batch.Seq) + " follows " + group(t.before.Batch.Seq), beatRestart
+		return "restarted: batch " + wire.Grouped(t.after.Batch.Seq) + " follows " + wire.Grouped(t.before.Batch.Seq), beatRestart
 	}
 	from, to := t.before.Batch.Seq+1, t.after.Batch.Seq-1
 	s := "gap " + rangeOf(from, to) + ", 1 batch"
 	if n := to - from; n > 0 {
-		s = "gap " + rangeOf(from, to) + ", " + group(n+1) + " batches"
+		s = "gap " + rangeOf(from, to) + ", " + wire.Grouped(n+1) + " batches"
 	}
 	for _, g := range r.Gaps {
 		switch {
@@ -240,7 +240,7 @@ func (v *streams) cells(s *scene, r *diagnose.Replica, e *observe.Entry) []strin
 	}
 	return []string{
 		clean(string(r.Replica)), clean(r.Model), r.Trust.String(), plight(r),
-		group(e.Batch.Seq), s.when(e.At), lagOf(e), replayed, clean(summary(e.Batch)),
+		wire.Grouped(e.Batch.Seq), s.when(e.At), lagOf(e), replayed, clean(summary(e.Batch)),
 	}
 }
 
@@ -493,7 +493,7 @@ func (v *streams) export(s *scene) table {
 		for _, r := range shown {
 			out.rows = append(out.rows, []string{
 				nameOf(r.Replica), r.Trust.String(), lastSeq(r), plight(r),
-				group(r.GapsOpen), group(r.GapsHealed), group(r.Restarts),
+				wire.Grouped(r.GapsOpen), wire.Grouped(r.GapsHealed), wire.Grouped(r.Restarts),
 			})
 		}
 		return out
@@ -517,5 +517,5 @@ func lastSeq(r *diagnose.Replica) string {
 	if !r.Heard {
 		return glyphNone
 	}
-	return group(r.Last)
+	return wire.Grouped(r.Last)
 }

@@ -191,7 +191,7 @@ func (v *streams) drawStrips(s *scene, shown []*diagnose.Replica, at int, l stre
 			zone = " ago"
 		}
 		if len(shown) < all {
-			zone += fmt.Sprintf("  %s–%s of %s", group(from+1), group(from+len(shown)), plural(all, "replica"))
+			zone += fmt.Sprintf("  %s–%s of %s", wire.Grouped(from+1), wire.Grouped(from+len(shown)), wire.Counted(all, "replica"))
 		}
 		out = append(out, cut(strings.Repeat(" ", 3+name)+s.theme.dim.render(label+zone), w))
 	}
@@ -279,7 +279,7 @@ func (v *streams) drawBatches(s *scene, rows []tapeRow, r *diagnose.Replica, cho
 	}
 	right := ""
 	if n > 0 {
-		right = fmt.Sprintf("%s of %s, newest first", group(of), group(n))
+		right = fmt.Sprintf("%s of %s, newest first", wire.Grouped(of), wire.Grouped(n))
 	}
 	out := []string{paneTitle(s.theme, v.focus == paneBatches, words, right, w)}
 	if n == 0 {
@@ -290,7 +290,7 @@ func (v *streams) drawBatches(s *scene, rows []tapeRow, r *diagnose.Replica, cho
 	visible := rows[from:min(len(rows), from+h-1)]
 	for _, row := range visible {
 		if row.entry != nil {
-			seq = max(seq, len(group(row.entry.Batch.Seq)))
+			seq = max(seq, len(wire.Grouped(row.entry.Batch.Seq)))
 		}
 	}
 	for i, row := range visible {
@@ -316,7 +316,7 @@ func (v *streams) batchRow(s *scene, r *diagnose.Replica, row tapeRow, selected 
 	if e.Replayed {
 		replayed = beatReplay.glyph(s.theme)
 	}
-	line := fitRight(group(e.Batch.Seq), seq) + "  " + s.when(e.At)
+	line := fitRight(wire.Grouped(e.Batch.Seq), seq) + "  " + s.when(e.At)
 	if w >= 60 {
 		line += "  " + fitRight(lagOf(e), 7)
 	}
@@ -337,7 +337,7 @@ func (v *streams) drawEvents(s *scene, st *study, r *diagnose.Replica, w, h int)
 	v.fieldWidth = max(20, w-6)
 	e := st.entry
 	n := len(e.Batch.Events)
-	words := "events of batch " + group(e.Batch.Seq)
+	words := "events of batch " + wire.Grouped(e.Batch.Seq)
 	if e.Replayed {
 		words += ", replayed"
 	}
@@ -386,7 +386,7 @@ func (v *streams) drawEvents(s *scene, st *study, r *diagnose.Replica, w, h int)
 
 // batchFacts is what a batch says besides its events.
 func batchFacts(e *observe.Entry) string {
-	s := plural(len(e.Batch.Events), "event")
+	s := wire.Counted(len(e.Batch.Events), "event")
 	if e.Batch.Rank >= 0 {
 		s += fmt.Sprintf(" · rank %d", e.Batch.Rank)
 	}
@@ -414,18 +414,18 @@ func (v *streams) drawBytes(s *scene, st *study, w, h int) []string {
 	}
 	payload := st.entry.Payload
 	var mark stretch
-	words := "bytes of batch " + group(st.entry.Batch.Seq)
+	words := "bytes of batch " + wire.Grouped(st.entry.Batch.Seq)
 	if v.event < len(st.bytes) {
 		mark = st.bytes[v.event]
-		words = fmt.Sprintf("bytes · event %d is %s–%s", v.event+1, group(mark.from), group(max(mark.from, mark.to-1)))
+		words = fmt.Sprintf("bytes · event %d is %s–%s", v.event+1, wire.Grouped(mark.from), wire.Grouped(max(mark.from, mark.to-1)))
 		from, to := v.lineTokens(st)
 		if at, ok := st.tokenBytes(v.event, from, to); ok {
 			mark = at
 			words = fmt.Sprintf("bytes · tokens +%s–+%s of event %d are %s–%s",
-				group(from), group(to-1), v.event+1, group(mark.from), group(mark.to-1))
+				wire.Grouped(from), wire.Grouped(to-1), v.event+1, wire.Grouped(mark.from), wire.Grouped(mark.to-1))
 		}
 	}
-	out := []string{paneTitle(s.theme, v.focus == paneBytes, words, group(len(payload))+" B", w)}
+	out := []string{paneTitle(s.theme, v.focus == paneBytes, words, wire.Grouped(len(payload))+" B", w)}
 	if len(payload) == 0 {
 		return append(out, cut("  the payload was not kept", w))[:min(h, 2)]
 	}

@@ -25,7 +25,7 @@ func short(h wire.Handle) string {
 func eventTitle(e *wire.Event) string {
 	switch e.Kind {
 	case wire.Stored:
-		s := "stored " + plural(len(e.Hashes), "block")
+		s := "stored " + wire.Counted(len(e.Hashes), "block")
 		if e.Tier != wire.Device {
 			s += " on " + e.Tier.String()
 		}
@@ -34,7 +34,7 @@ func eventTitle(e *wire.Event) string {
 		}
 		return s + " parent " + short(e.Parent)
 	case wire.Removed:
-		s := "removed " + plural(len(e.Hashes), "block")
+		s := "removed " + wire.Counted(len(e.Hashes), "block")
 		if e.Tier != wire.Device {
 			s += " from " + e.Tier.String()
 		}
@@ -63,7 +63,7 @@ func summary(b *wire.Batch) string {
 		}
 		part := eventTitle(&sum)
 		if n > 1 {
-			part = strings.Replace(part, plural(len(sum.Hashes), "block"), plural(blocks, "block"), 1) + fmt.Sprintf(" (%d events)", n)
+			part = strings.Replace(part, wire.Counted(len(sum.Hashes), "block"), wire.Counted(blocks, "block"), 1) + fmt.Sprintf(" (%d events)", n)
 		}
 		parts = append(parts, part)
 		i += n
@@ -207,7 +207,7 @@ func tokenLines(words Words, e *wire.Event, first, w int) []fieldLine {
 		for _, t := range e.Tokens[i:to] {
 			b.WriteString(" " + fitRight(strconv.FormatUint(uint64(t), 10), 6))
 		}
-		out = append(out, fieldLine{fit(name, nameWidth) + fitRight(sign+group(base+i), 8) + ": " + b.String()[1:], i, to})
+		out = append(out, fieldLine{fit(name, nameWidth) + fitRight(sign+wire.Grouped(base+i), 8) + ": " + b.String()[1:], i, to})
 		name = ""
 		if text, ok := quoted(words, e.Tokens[i:to], maxRowText); ok {
 			for _, line := range wrap(text, max(8, w-nameWidth-10), 4) {
@@ -257,9 +257,9 @@ var eventFields = []struct {
 		case e.BlockSize == 0:
 			return ""
 		case e.Kind == wire.Stored && !e.Aligned():
-			return fmt.Sprintf("%d tokens; %s and %s do not align", e.BlockSize, plural(len(e.Tokens), "token"), plural(len(e.Hashes), "block"))
+			return fmt.Sprintf("%d tokens; %s and %s do not align", e.BlockSize, wire.Counted(len(e.Tokens), "token"), wire.Counted(len(e.Hashes), "block"))
 		}
-		return plural(e.BlockSize, "token")
+		return wire.Counted(e.BlockSize, "token")
 	}},
 	{"tier", func(_ *study, _ int, e *wire.Event, _ *diagnose.Replica) string {
 		switch {
@@ -279,7 +279,7 @@ var eventFields = []struct {
 			words = append(words, e.Spec)
 		}
 		if e.Window > 0 {
-			words = append(words, "window "+plural(e.Window, "token"))
+			words = append(words, "window "+wire.Counted(e.Window, "token"))
 		}
 		return strings.Join(words, ", ")
 	}},
@@ -299,7 +299,7 @@ var eventFields = []struct {
 		if n == 0 {
 			return ""
 		}
-		return plural(n, "speculative token")
+		return wire.Counted(n, "speculative token")
 	}},
 	{"locality", func(_ *study, _ int, e *wire.Event, _ *diagnose.Replica) string { return e.Locality }},
 	{"ownership", func(_ *study, _ int, e *wire.Event, _ *diagnose.Replica) string { return e.Ownership }},
@@ -351,8 +351,8 @@ func formWords(e *wire.Event) string {
 		{e.Form&wire.FormBytes != 0, "byte hashes"},
 		{e.Bigram, "tokens as pairs (speculative decoding)"},
 		{e.OpaqueTokens, "tokens that are no sequence of ids"},
-		{e.MMKeys > 0, plural(e.MMKeys, "multimodal key")},
-		{e.UnknownFields > 0, plural(e.UnknownFields, "unknown field")},
+		{e.MMKeys > 0, wire.Counted(e.MMKeys, "multimodal key")},
+		{e.UnknownFields > 0, wire.Counted(e.UnknownFields, "unknown field")},
 	} {
 		if x.is {
 			words = append(words, x.word)

@@ -143,26 +143,26 @@ func (st *study) parentWords(i int, r *diagnose.Replica) string {
 	seq := st.entry.Batch.Seq
 	switch {
 	case o.found && o.removed:
-		return fmt.Sprintf("known: stored in batch %s, removed in %s", group(o.seq), group(o.removedSeq))
+		return fmt.Sprintf("known: stored in batch %s, removed in %s", wire.Grouped(o.seq), wire.Grouped(o.removedSeq))
 	case o.found && o.seq == seq:
 		return "known: stored in this batch"
 	case o.found:
-		return "known: stored in batch " + group(o.seq)
+		return "known: stored in batch " + wire.Grouped(o.seq)
 	case o.cleared:
 		return "unknown: not announced since the cache was cleared"
 	}
 	if r != nil {
 		for k := len(r.Gaps) - 1; k >= 0; k-- {
 			if g := r.Gaps[k]; !g.Healed && g.Epoch == r.Epoch && g.From <= seq {
-				return fmt.Sprintf("unknown: perhaps in the gap %s–%s", group(g.From), group(g.To))
+				return fmt.Sprintf("unknown: perhaps in the gap %s–%s", wire.Grouped(g.From), wire.Grouped(g.To))
 			}
 		}
 	}
 	if st.started && st.reach > 0 {
-		return "unknown: from before we joined at batch " + group(st.reach)
+		return "unknown: from before we joined at batch " + wire.Grouped(st.reach)
 	}
 	if st.started {
 		return "unknown: never announced"
 	}
-	return "not on the tape, which begins at batch " + group(st.reach)
+	return "not on the tape, which begins at batch " + wire.Grouped(st.reach)
 }

@@ -68,19 +68,6 @@ func wrap(s string, w, most int) []string {
 // clean makes a text from outside fit to be shown.
 func clean(s string) string { return wire.Printable(s) }
 
-// group writes a number with a space between thousands.
-func group[N ~int | ~uint64 | ~uint32 | ~int64](n N) string {
-	s := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if n < 0 {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + " " + s[i:]
-	}
-	return sign + s
-}
-
 // percent gives part of whole with one decimal, or a dash.
 func percent(part, whole float64) string {
 	if whole <= 0 || math.IsNaN(part/whole) {
@@ -143,17 +130,6 @@ func (s *scene) when(t wire.Time) string {
 		return ago(s.snap.Until-t) + " ago"
 	}
 	return clockMilli(t)
-}
-
-// plural counts things.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	if strings.HasSuffix(one, "ch") {
-		one += "e"
-	}
-	return group(n) + " " + one + "s"
 }
 
 // spark draws values, scaled to the largest of them.

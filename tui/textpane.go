@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // textPane shows a prompt's text block by block. Every block begins a line, so
@@ -154,7 +155,7 @@ func (p *textPane) say(t *setter, w Words, block, from, to int, join bool) {
 	}
 	t.put(block, text)
 	if more > 0 {
-		t.put(block, " "+glyphMore+" and "+plural(more, "byte")+" more")
+		t.put(block, " "+glyphMore+" and "+wire.Counted(more, "byte")+" more")
 	}
 }
 

@@ -331,9 +331,9 @@ var plights = map[string]func(*diagnose.Replica) string{
 	"no-events":      func(*diagnose.Replica) string { return "no event ever came" },
 	"gap":            gapWords,
 	"replay-clipped": gapWords,
-	"late-join":      func(r *diagnose.Replica) string { return "joined at " + group(r.First) },
-	"orphan-parents": func(r *diagnose.Replica) string { return plural(r.Index.Orphans, "block") + " without a parent" },
-	"undecodable":    func(r *diagnose.Replica) string { return group(r.Undecodable) + " unreadable" },
+	"late-join":      func(r *diagnose.Replica) string { return "joined at " + wire.Grouped(r.First) },
+	"orphan-parents": func(r *diagnose.Replica) string { return wire.Counted(r.Index.Orphans, "block") + " without a parent" },
+	"undecodable":    func(r *diagnose.Replica) string { return wire.Grouped(r.Undecodable) + " unreadable" },
 	"over-capacity":  func(*diagnose.Replica) string { return "more blocks than it has" },
 	"index-full":     func(*diagnose.Replica) string { return "index full" },
 }
@@ -343,7 +343,7 @@ var plights = map[string]func(*diagnose.Replica) string{
 func plight(r *diagnose.Replica) string {
 	if r.Trust.Word == "REPLAYING" {
 		if m := lastMark(r, "replay-begin"); m >= 0 {
-			return "replaying from " + group(r.Marks[m].Seq)
+			return "replaying from " + wire.Grouped(r.Marks[m].Seq)
 		}
 		return "replaying"
 	}
@@ -402,9 +402,9 @@ func gapWords(r *diagnose.Replica) string {
 
 func rangeOf(from, to uint64) string {
 	if from == to {
-		return group(from)
+		return wire.Grouped(from)
 	}
-	return group(from) + "–" + group(to)
+	return wire.Grouped(from) + "–" + wire.Grouped(to)
 }
 
 // births lists when the lives of a replica's publisher began, but the first.

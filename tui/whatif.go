@@ -8,6 +8,7 @@ import (
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/observe"
 	"github.com/kvscope/kvscope/route"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // whatIf is the view of what every replica holds of a prompt, and of where a
@@ -288,8 +289,8 @@ func (v *whatIf) filterFields() []string { return whatIfFields }
 
 func (v *whatIf) cells(r *whatIfRow) []string {
 	return []string{
-		clean(string(r.Replica)), r.rank(), r.Trust.String(), group(r.Blocks), group(r.tier(0)), group(r.tier(1)), group(r.tier(2)),
-		group(r.tier(3)), group(r.Certain), group(r.cached()), v.share(r), r.load(), r.loadFrom(), r.chance(), r.cost(),
+		clean(string(r.Replica)), r.rank(), r.Trust.String(), wire.Grouped(r.Blocks), wire.Grouped(r.tier(0)), wire.Grouped(r.tier(1)), wire.Grouped(r.tier(2)),
+		wire.Grouped(r.tier(3)), wire.Grouped(r.Certain), wire.Grouped(r.cached()), v.share(r), r.load(), r.loadFrom(), r.chance(), r.cost(),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/kvscope/kvscope/observe"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // tierColumns are the numbers of matched blocks; those of lower tiers show
@@ -72,7 +73,7 @@ func (v *whatIf) columns(rows []*whatIfRow, room, blocks int) []whatIfColumn {
 // trust with their reasons.
 func (v *whatIf) allColumns(rows []*whatIfRow, whole bool) []whatIfColumn {
 	some := func(has func(*whatIfRow) bool) bool { return slices.ContainsFunc(rows, has) }
-	mark := func(r *whatIfRow, n int) string { return about(r.Row) + group(n) }
+	mark := func(r *whatIfRow, n int) string { return about(r.Row) + wire.Grouped(n) }
 	trust := func(r *whatIfRow) string { return string(r.Trust.Word) }
 	if whole {
 		trust = func(r *whatIfRow) string { return r.Trust.String() }
@@ -92,13 +93,13 @@ func (v *whatIf) allColumns(rows []*whatIfRow, whole bool) []whatIfColumn {
 			case r.matched:
 				return mark(r, r.tier(at)) + byHand
 			case at == 0 && r.Upper > r.Device: // a group of a hybrid model lacks its part
-				return mark(r, r.Device) + " " + glyphAtMost + group(r.Upper)
+				return mark(r, r.Device) + " " + glyphAtMost + wire.Grouped(r.Upper)
 			}
 			return mark(r, r.tier(at))
 		}})
 	}
 	unsure := some(func(r *whatIfRow) bool { return r.Certain < r.Depth() })
-	add(unsure, whatIfColumn{head: "sure", drop: 9, text: func(r *whatIfRow) string { return group(r.Certain) }})
+	add(unsure, whatIfColumn{head: "sure", drop: 9, text: func(r *whatIfRow) string { return wire.Grouped(r.Certain) }})
 	add(true, whatIfColumn{head: "cached tok", drop: 0, text: func(r *whatIfRow) string { return mark(r, r.cached()) }})
 	add(true, whatIfColumn{head: "share", drop: 8, text: v.share})
 	if !judged {

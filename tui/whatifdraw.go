@@ -96,7 +96,7 @@ func (v *whatIf) undoHint() string {
 	if len(v.edits) == 0 {
 		return ""
 	}
-	return " (u undoes the " + plural(len(v.edits), "edit") + ")"
+	return " (u undoes the " + wire.Counted(len(v.edits), "edit") + ")"
 }
 
 // editWords lists the edits.
@@ -334,9 +334,9 @@ func (v *whatIf) partingLines(s *scene, w int) []string {
 	case p.Foreign:
 		who += ", but under another cache salt or LoRA"
 	}
-	words := fmt.Sprintf("It parts from every resident chain in block %s at token %s (from 0): %s.", group(p.Block), group(p.Token), who)
+	words := fmt.Sprintf("It parts from every resident chain in block %s at token %s (from 0): %s.", wire.Grouped(p.Block), wire.Grouped(p.Token), who)
 	if d := v.divergence(); d != nil && d.Block == p.Block {
-		words += " From there on no cache has it (" + plural(d.Lost, "full block") + ")."
+		words += " From there on no cache has it (" + wire.Counted(d.Lost, "full block") + ")."
 	}
 	if d := v.divergence(); d != nil && d.Block == p.Block && d.Diff != nil && !(p.Foreign && len(p.Asked) == 0) {
 		if what := d.Diff.Difference("the stored chain", "this prompt"); what != "" {
@@ -386,7 +386,7 @@ func (v *whatIf) deepestLines(w int) []string {
 	words := "All its full blocks are held; the last token is computed in any case."
 	if d := r.Depth(); d < r.Blocks {
 		words = fmt.Sprintf("The first block that no replica's prefix reaches is block %s of %s, from token %s on (both from 0).",
-			group(d), group(r.Blocks), group(d*r.BlockSize))
+			wire.Grouped(d), wire.Grouped(r.Blocks), wire.Grouped(d*r.BlockSize))
 	}
 	out := []string{""}
 	for _, line := range wrap(words, w-2, 3) {

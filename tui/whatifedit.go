@@ -128,7 +128,7 @@ func (v *whatIf) undo(s *scene) effect {
 	n := len(v.rule.edits)
 	v.rule.edits = nil
 	e := v.changed(s)
-	e.toast = plural(n, "edit") + " undone"
+	e.toast = wire.Counted(n, "edit") + " undone"
 	return e
 }
 

@@ -97,7 +97,7 @@ func (r *whatIfRow) rank() string {
 	case r.cand.Rank == 0:
 		return "out"
 	}
-	return group(r.cand.Rank)
+	return wire.Grouped(r.cand.Rank)
 }
 
 func (r *whatIfRow) cost() string {

@@ -73,7 +73,7 @@ func (v *whatIf) drawText(s *scene, r *whatIfRow, w, h int) []string {
 		return nil
 	}
 	g := &p.grid
-	digits := max(len("rest"), len(group(g.count())))
+	digits := max(len("rest"), len(wire.Grouped(g.count())))
 	named := p.script.named() && w >= roomForWho
 	gutter := 2 + digits + 2
 	if named {
@@ -111,7 +111,7 @@ func (v *whatIf) textRow(s *scene, l *textLine, at, named bool, digits int) stri
 	number, edge := "", glyphBar
 	if l.head {
 		edge = glyphBegin
-		if number = group(l.block); l.block >= p.grid.blocks {
+		if number = wire.Grouped(l.block); l.block >= p.grid.blocks {
 			number = "rest"
 		}
 	}
@@ -144,11 +144,11 @@ func (v *whatIf) blockWords(r *whatIfRow) string {
 	p := &v.text
 	g, b := &p.grid, p.block()
 	from, to := g.tokensOf(b)
-	words := fmt.Sprintf("block %s of %s · ", group(b), group(g.blocks))
+	words := fmt.Sprintf("block %s of %s · ", wire.Grouped(b), wire.Grouped(g.blocks))
 	if b >= g.blocks {
 		words = "behind the last full block · "
 	}
-	words += "tokens " + group(from) + "–" + group(to-1)
+	words += "tokens " + wire.Grouped(from) + "–" + wire.Grouped(to-1)
 	if kind, known := g.kind(b); known {
 		words += " · " + cellKinds[kind].words + " on " + nameOf(r.Replica)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kvscope/kvscope/wire"
 )
 
 // promptParts says what was asked and as of when.
@@ -14,11 +16,11 @@ func (v *whatIf) promptParts(s *scene) []string {
 		if r.BlockSize <= 0 {
 			continue
 		}
-		if words := plural(r.Blocks, "block") + " of " + group(r.BlockSize); !slices.Contains(sizes, words) {
+		if words := wire.Counted(r.Blocks, "block") + " of " + wire.Grouped(r.BlockSize); !slices.Contains(sizes, words) {
 			sizes = append(sizes, words)
 		}
 	}
-	parts := []string{s.theme.title.render("prompt " + plural(v.answer.Tokens, "token"))}
+	parts := []string{s.theme.title.render("prompt " + wire.Counted(v.answer.Tokens, "token"))}
 	if len(sizes) > 0 {
 		parts = append(parts, strings.Join(sizes[:min(len(sizes), 3)], ", "))
 	}
@@ -43,7 +45,7 @@ func (v *whatIf) promptParts(s *scene) []string {
 	case len(notes) == 1 && len(notes[0]) <= shortNote:
 		parts = append(parts, s.theme.dim.render(clean(notes[0])))
 	case len(notes) > 0:
-		parts = append(parts, s.theme.warn.render(plural(len(notes), "note")+" on it below"))
+		parts = append(parts, s.theme.warn.render(wire.Counted(len(notes), "note")+" on it below"))
 	}
 	for i := range parts[1:] {
 		parts[i+1] = "· " + parts[i+1]
@@ -77,5 +79,5 @@ func (v *whatIf) verdict() string {
 		return "No replica holds its beginning: it is computed from the first token, wherever it goes."
 	}
 	return fmt.Sprintf("%s holds most: %s of %s tokens (%s) would come from its cache.",
-		nameOf(best.Replica), about(best)+group(best.CachedTokens), group(v.answer.Tokens), v.share(&whatIfRow{Row: best}))
+		nameOf(best.Replica), about(best)+wire.Grouped(best.CachedTokens), wire.Grouped(v.answer.Tokens), v.share(&whatIfRow{Row: best}))
 }

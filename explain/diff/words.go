@@ -17,7 +17,7 @@ func (d *Diff) Summary(a, b string) string {
 	case Equal:
 		fmt.Fprintf(&out, "%s and %s are equal", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", wire.Counted(d.common(), "token"), wire.Counted(d.common()/d.BlockSize, "full block"))
 		}
 	case Extends:
 		longer, shorter := a, b
@@ -26,18 +26,18 @@ func (d *Diff) Summary(a, b string) string {
 		}
 		fmt.Fprintf(&out, "%s begins with all of %s", longer, shorter)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": %s, %s", plural(d.common(), "token"), plural(d.common()/d.BlockSize, "full block"))
+			fmt.Fprintf(&out, ": %s, %s", wire.Counted(d.common(), "token"), wire.Counted(d.common()/d.BlockSize, "full block"))
 		}
 	case Unrelated:
 		fmt.Fprintf(&out, "%s and %s are unrelated", a, b)
 		if d.HasTokens {
-			fmt.Fprintf(&out, ": they share the first %s, %d of %s", plural(d.common(), "token"), d.Reuse.Now, plural(total, "block"))
+			fmt.Fprintf(&out, ": they share the first %s, %d of %s", wire.Counted(d.common(), "token"), d.Reuse.Now, wire.Counted(total, "block"))
 		}
 	case Parts:
 		fmt.Fprintf(&out, "%s and %s part at %s, %s", a, b, d.at(), d.Difference(a, b))
 	}
 	if d.HasTokens && d.Certain < max(d.Tokens[0], d.Tokens[1]) {
-		fmt.Fprintf(&out, "; tokens from %s on cannot be compared, since the engine puts media there", group(d.Certain))
+		fmt.Fprintf(&out, "; tokens from %s on cannot be compared, since the engine puts media there", wire.Grouped(d.Certain))
 	}
 	if d.Namespace != "" {
 		fmt.Fprintf(&out, "; their %s differs, so they share no block whatever their tokens are", d.Namespace)
@@ -69,9 +69,9 @@ func (d *Diff) total() int { return min(d.Tokens[0], d.Tokens[1]) / max(d.BlockS
 
 // at says where the prompts part.
 func (d *Diff) at() string {
-	at := fmt.Sprintf("byte %s", group(d.A.Byte))
+	at := fmt.Sprintf("byte %s", wire.Grouped(d.A.Byte))
 	if d.HasTokens {
-		at = fmt.Sprintf("token %s (block %s)", group(d.Common), group(d.Block))
+		at = fmt.Sprintf("token %s (block %s)", wire.Grouped(d.Common), wire.Grouped(d.Block))
 	}
 	where := d.A.Where
 	if d.Spans[0].A.empty() || !where.known() {
@@ -112,11 +112,11 @@ func (s *Span) phrase(a, b string) string {
 	case s.Kind == Uncounted:
 		return what
 	case s.Kind == Replaced:
-		return fmt.Sprintf("%s, %s replaced by as many", what, plural(was, "token"))
+		return fmt.Sprintf("%s, %s replaced by as many", what, wire.Counted(was, "token"))
 	case was == 0 || is == 0:
-		return fmt.Sprintf("%s, %s", what, plural(was+is, "token"))
+		return fmt.Sprintf("%s, %s", what, wire.Counted(was+is, "token"))
 	}
-	return fmt.Sprintf("%s, %s resized to %s", what, plural(was, "token"), group(is))
+	return fmt.Sprintf("%s, %s resized to %s", what, wire.Counted(was, "token"), wire.Grouped(is))
 }
 
 // others names the volatile spans, where there is more than the first.
@@ -140,7 +140,7 @@ func (d *Diff) others() string {
 
 // cost says what is reusable.
 func (d *Diff) cost(total int) string {
-	now := fmt.Sprintf("%s of %s reusable", group(d.Reuse.Now), plural(total, "full block"))
+	now := fmt.Sprintf("%s of %s reusable", wire.Grouped(d.Reuse.Now), wire.Counted(total, "full block"))
 	if d.Reuse.Lost == 0 {
 		return now
 	}
@@ -157,7 +157,7 @@ func (d *Diff) cost(total int) string {
 	case n > 1:
 		how = "with them moved last"
 	}
-	return fmt.Sprintf("%s, %s %s", now, group(d.Reuse.Moved), how)
+	return fmt.Sprintf("%s, %s %s", now, wire.Grouped(d.Reuse.Moved), how)
 }
 
 // remedies counts the spans that are remedied, and those by one form.
@@ -171,19 +171,4 @@ func (d *Diff) remedies() (n, forms int) {
 		}
 	}
 	return n, forms
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return group(n) + " " + noun + "s"
-}
-
-// group writes a number with a space between thousands.
-func group(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s %03d", group(n/1000), n%1000)
 }
