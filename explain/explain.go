@@ -9,9 +9,13 @@ import (
 
 	"github.com/kvscope/kvscope/explain/diff"
 	"github.com/kvscope/kvscope/index"
+	"github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/route"
 	"github.com/kvscope/kvscope/wire"
 )
+
+// MaxPrompt is the longest prompt that is looked up, in tokens.
+const MaxPrompt = prompt.MaxTokens
 
 // Query asks where a prompt would go.
 type Query struct {
@@ -174,8 +178,8 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 		return nil, err
 	}
 	a := &Answer{Now: f.Now, Tokens: len(q.Tokens), Model: model}
-	prompt := index.NewPrompt(index.Query{Model: model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt})
-	cands := f.candidates(model, prompt, q.BlockSize)
+	asked := index.NewPrompt(index.Query{Model: model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt})
+	cands := f.candidates(model, asked, q.BlockSize)
 	if len(cands) == 0 {
 		return nil, fmt.Errorf("%w: no replica has been seen that serves the model", ErrNobody)
 	}
@@ -184,7 +188,7 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 		return nil, fmt.Errorf("%w: no replica has said its block size: give it, or wait for a cache event", ErrNobody)
 	}
 	a.BlockSize, a.Blocks = req.BlockSize, req.Blocks()
-	sequence := prompt.Sequence(req.BlockSize, req.Bigram)
+	sequence := asked.Sequence(req.BlockSize, req.Bigram)
 	for i := range cands {
 		c := &cands[i]
 		c.load = f.Loads.of(f.Now, c.replica, q.Page, sequence)
@@ -194,9 +198,9 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 		return nil, err
 	}
 	at := slices.IndexFunc(cands, func(c candidate) bool { return c.usable })
-	if part, ok := f.Index.Part(cands[at].replica.Name, prompt); ok {
+	if part, ok := f.Index.Part(cands[at].replica.Name, asked); ok {
 		name, size := cands[at].replica.Name, cands[at].stats.BlockSize
-		chains := f.Index.Alongside(name, prompt, part, maxChains, a.Blocks-part.Block+beyondAsked)
+		chains := f.Index.Alongside(name, asked, part, maxChains, a.Blocks-part.Block+beyondAsked)
 		a.Divergence = &Divergence{Parting: part, Lost: a.Blocks - part.Block, chains: chains, size: size}
 	}
 	a.note(cands, q)

@@ -9,7 +9,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/kvscope/kvscope/explain"
 	prompts "github.com/kvscope/kvscope/prompt"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -35,7 +34,7 @@ type Words interface {
 type noWords struct{}
 
 func (noWords) Read(_ context.Context, text string) (*prompts.Prompt, error) {
-	tokens, where, err := explain.ParseTokens(text)
+	tokens, where, err := prompts.ParseTokens(text)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package explain
+package prompt
 
 import (
 	"bytes"
@@ -37,8 +37,8 @@ func TestParseTokens(t *testing.T) {
 		{"empty", "", nil, "", "there is nothing in it"},
 		{"blank", " \n", nil, "", "there is nothing in it"},
 		{"empty list", "[]", nil, "", "the list is empty"},
-		{"text", "Where is my parcel?", nil, "", "this is no list of token ids; prompts as text come later"},
-		{"unicode text", "荷物", nil, "", "prompts as text come later"},
+		{"text", "Where is my parcel?", nil, "", "this is no list of token ids, such as [151644, 8948, 198]"},
+		{"unicode text", "荷物", nil, "", "this is no list of token ids, such as [151644, 8948, 198]"},
 		{"messages", `[{"role": "user"}]`, nil, "", "character 2, after 0 ids: “{\"role\":” is not a token id"},
 		{"a word", "[1, two, 3]", nil, "", "character 5, after 1 id: “two” is not a token id"},
 		{"after wide letters", "1 2 “é” x", nil, "", "character 5, after 2 ids: ““é””"},
@@ -72,11 +72,11 @@ func TestParseTokens(t *testing.T) {
 
 func TestParseTokensBounds(t *testing.T) {
 	t.Parallel()
-	big := strings.Repeat("1 ", MaxPrompt+1)
+	big := strings.Repeat("1 ", MaxTokens+1)
 	if _, _, err := ParseTokens(big); err == nil || !strings.Contains(err.Error(), "longest prompt") {
 		t.Errorf("error %v", err)
 	}
-	if got, _, err := ParseTokens(big[2:]); err != nil || len(got) != MaxPrompt {
+	if got, _, err := ParseTokens(big[2:]); err != nil || len(got) != MaxTokens {
 		t.Errorf("%d tokens, error %v", len(got), err)
 	}
 }
