@@ -28,9 +28,8 @@ type Options struct {
 	// Model is the name in the request, which vLLM needs for an adapter with a
 	// tokenizer of its own; without it the engine's own model.
 	Model string
-	// Do carries out a request, and may add what authenticates it; an http.Client's
-	// by default, which uses no proxy and follows no redirect, since a prompt is for
-	// the server that was named.
+	// Do carries out a request, and may add what authenticates it; web.Client's by
+	// default.
 	Do func(*http.Request) (*http.Response, error)
 	// Timeout bounds one question, its whole answer included: 30 s. A long chat
 	// waits in the engine for its tokenizer.
@@ -58,7 +57,7 @@ func New(base string, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	if opt.Do == nil {
-		opt.Do = client().Do
+		opt.Do = web.Client().Do
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = 30 * time.Second

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/kvscope/kvscope/web"
 	"github.com/kvscope/kvscope/wire"
@@ -23,18 +21,6 @@ const (
 	// maxComplaint is how much is read of an answer that is an error.
 	maxComplaint = 4 << 10
 )
-
-func client() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			TLSHandshakeTimeout:    5 * time.Second,
-			DisableKeepAlives:      true, // questions are few
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
 
 // post sends a question and reads the answer into v.
 func (e *Engine) post(ctx context.Context, u *url.URL, body []byte, v any) error {

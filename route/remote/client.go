@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -26,8 +25,7 @@ const (
 // Options are what a Client reaches the world by. Zero values mean the defaults
 // given.
 type Options struct {
-	// Do carries out a request; an http.Client's by default, which uses no proxy
-	// and follows no redirect, since a prompt is for the server that was named.
+	// Do carries out a request; web.Client's by default.
 	Do func(*http.Request) (*http.Response, error)
 	// Timeout bounds one question, its whole answer included: 10 s.
 	Timeout time.Duration
@@ -39,15 +37,7 @@ type Client struct{ opt Options }
 // New makes a Client.
 func New(opt Options) *Client {
 	if opt.Do == nil {
-		opt.Do = (&http.Client{
-			Transport: &http.Transport{
-				DialContext:            (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-				TLSHandshakeTimeout:    5 * time.Second,
-				DisableKeepAlives:      true, // questions are few
-				MaxResponseHeaderBytes: 64 << 10,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}).Do
+		opt.Do = web.Client().Do
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = 10 * time.Second
