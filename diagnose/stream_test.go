@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"testing"
@@ -43,7 +44,7 @@ func TestStreamMemories(t *testing.T) {
 			t.Parallel()
 			c := checkOf(code)
 			idx := index.New(index.Options{})
-			m := c.Memory()
+			m := NewWatch().memories[cmp.Or(c.With, code)]
 			hostileSteps(m, idx, 12_000)
 			for at := range 40 {
 				c.Now(streamView(at), m)
@@ -92,17 +93,12 @@ func TestStreamMemories(t *testing.T) {
 // replicas with Dynamo's plane beside them, and a look at all.
 func BenchmarkStreamChecks(b *testing.B) {
 	idx := index.New(index.Options{})
-	var memories []Memory
+	w := NewWatch()
 	var checks []*Check
 	for i := range Checks {
 		switch Checks[i].Code {
 		case "prefix-caching-off", "events-off", "stream-silent", "publisher-stalled", "orphan-chains", "clock-skew", "buffer-too-short", "dead-replica-blocks", "relay-loss":
 			checks = append(checks, &Checks[i])
-			var m Memory
-			if Checks[i].Memory != nil {
-				m = Checks[i].Memory()
-			}
-			memories = append(memories, m)
 		}
 	}
 	v := View{}
@@ -116,15 +112,15 @@ func BenchmarkStreamChecks(b *testing.B) {
 			seq++
 			e := wire.Event{Kind: wire.Stored, Plane: k%64 >= 32, Group: -1, Hashes: []wire.Handle{wire.IntHandle(seq - seq%64 + uint64(k%32))}}
 			s := stream.Step{Kind: stream.Apply, Replica: r.Replica, At: v.Now, Batch: &wire.Batch{Seq: seq, Engine: v.Now + 1, Events: []wire.Event{e}}}
-			for _, m := range memories {
-				if m != nil {
+			for _, c := range checks {
+				if m := w.memories[c.Code]; m != nil {
 					m.Step(&s, idx)
 				}
 			}
 		}
 		v.Now += second
-		for i, c := range checks {
-			c.Now(v, memories[i])
+		for _, c := range checks {
+			c.Now(v, w.memories[cmp.Or(c.With, c.Code)])
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N)/10, "%core")
