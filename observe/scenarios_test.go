@@ -35,7 +35,7 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios, divergenceScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios, divergenceScenarios, plateauScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
