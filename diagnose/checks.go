@@ -68,6 +68,7 @@ var Checks = []Check{
 	{Code: "hybrid-overprediction", Kind: "hybrid-groups", Title: "full attention alone promises more than a hybrid model can reuse", Needs: "the event stream, with groups", Now: hybridOverprediction, With: "phantom-hit", Close: minute},
 	{Code: "phantom-hit", Kind: "phantom-hit", Title: "the index promises what the engine does not have", Needs: "the event stream, or a requests log (audit)", Run: phantomAudit, Now: phantomHit, Memory: newAgain, Close: minute},
 	{Code: "ghost-miss", Kind: "ghost-miss", Title: "the engine has, or could have, what the index does not know", Needs: "the event stream and a metrics page, or a requests log (audit)", Run: ghostAudit, Now: ghostMiss, Close: minute},
+	{Code: "router-divergence", Kind: "phantom-hit", Title: "the router's index differs from what the replicas announced", Needs: "a Dynamo indexer's dump or a router's request trace, beside the event stream", Run: routerDivergence},
 	{Code: "deprecated-knob", Kind: "load-skew", Title: "the router is configured with deprecated settings", Needs: "the router's flags or variables", Now: deprecatedKnob, Close: minute},
 	{Code: "unsupported-shape", Kind: "stream-silent", Title: "the router cannot read what an engine sends", Needs: "the event stream; the router's configuration for how bad it is", Now: unsupportedShape, Memory: newShapes, Close: minute},
 	{Code: "index-growth", Kind: "index-cost", Title: "an index holds more than the fleet has", Needs: "the event stream", Now: indexGrowth, Open: minute, Close: minute},
@@ -92,6 +93,7 @@ var Checks = []Check{
 	{Code: "order-shift", Kind: "order-shift", Title: "the same content comes in another order or form", Needs: "the event stream, with tokens; a tokenizer to say what the content is", Now: shiftsOf("order-shift"), With: "boundary-shift"},
 	{Code: "template-drift", Kind: "template-drift", Title: "a prompt does not begin with what was generated before", Needs: "the event stream, with tokens; a tokenizer for all but doubled beginnings", Now: shiftsOf("template-drift"), With: "boundary-shift"},
 	{Code: "multimodal-first", Kind: "boundary-shift", Title: "pictures that change stand before text that does not", Needs: "the event stream, with tokens and extra keys", Now: shiftsOf("multimodal-first"), With: "boundary-shift"},
+	{Code: "reuse-plateau", Kind: "boundary-shift", Title: "reuse ends at one place in most prompts", Needs: "the event stream, with tokens", Now: reusePlateau, With: "boundary-shift", Close: minute},
 }
 
 func sortFindings(f []Finding) {

@@ -122,6 +122,8 @@ type View struct {
 	Routers []RouterPage
 	// Pairs count bookings of routers that came close together.
 	Pairs explain.Pairs
+	// Belief is what a router said of the caches, nil where none was asked.
+	Belief *Belief
 }
 
 // Run runs all checks and gives the findings, worst first, then newest first. w is

@@ -34,6 +34,7 @@ type shifts struct {
 	named    uint32
 	budget   allowance
 	requests hours
+	plateaus plateaus
 }
 
 // Bounds of what is remembered and looked at.
@@ -68,9 +69,11 @@ type print struct {
 type chain struct {
 	id, family  uint32
 	size        int32
-	depth       int32 // blocks
-	there       int32 // of these, those that were there when it began
-	pictures    int32 // blocks up to the last that other things than tokens make
+	depth       int32  // blocks
+	there       int32  // of these, those that were there when it began
+	pictures    int32  // blocks up to the last that other things than tokens make
+	plateau     uint32 // at which its reuse ended, of its newest turn
+	single      bool   // its newest store was one block, as in an answer
 	tail        uint64
 	ns          blockhash.Namespace
 	first, last wire.Time
@@ -96,6 +99,7 @@ func (m *shifts) Clone() Memory {
 	c := *m
 	c.prints, c.chains = slices.Clone(m.prints), slices.Clone(m.chains)
 	c.tails, c.suspects = maps.Clone(m.tails), slices.Clone(m.suspects)
+	c.plateaus = m.plateaus.clone()
 	c.families = make([]*family, len(m.families))
 	for i, f := range m.families {
 		one := *f
@@ -106,8 +110,8 @@ func (m *shifts) Clone() Memory {
 
 // Size is about how many bytes it takes.
 func (m *shifts) Size() int {
-	const printSize, chainSize, tailSize, familySize = 24, 112, 32, 1 << 10
-	return printSize*cap(m.prints) + chainSize*cap(m.chains) + tailSize*len(m.tails) + familySize*len(m.families)
+	const printSize, chainSize, tailSize, familySize, plateauSize = 24, 120, 32, 1 << 10, 4 << 10
+	return printSize*cap(m.prints) + chainSize*cap(m.chains) + tailSize*len(m.tails) + familySize*len(m.families) + plateauSize*len(m.plateaus.all)
 }
 
 // Speak gives what turns tokens into text.
@@ -171,9 +175,14 @@ func (m *shifts) stored(e *wire.Event, idx *index.Index) {
 	if c == nil || first.Parent == 0 || at-c.last > pause || c.size != int32(e.BlockSize) {
 		c = m.begin()
 		c.there = int32(first.Depth - 1)
+		c.plateau = m.plateaus.begin(at, first, e, idx.Holders(e.Hashes[0]))
 		m.requests.add(at, 1, 0)
+	} else {
+		m.plateaus.goOn(at, c, len(e.Hashes))
 	}
 	m.requests.add(at, 0, len(e.Hashes))
+	m.plateaus.add(c.plateau, at, len(e.Hashes))
+	c.single = len(e.Hashes) == 1
 	if m.tails[c.tail] == c.id {
 		delete(m.tails, c.tail)
 	}

@@ -163,6 +163,16 @@ func (w *Watch) hold(c *Check, now wire.Time, f Finding) {
 	e.open = e.open || now-e.since >= c.Open
 }
 
+// Open reports whether a condition of a check is a finding now.
+func (w *Watch) Open(code string) bool {
+	for k, e := range w.episodes {
+		if k.code == code && e.open {
+			return true
+		}
+	}
+	return false
+}
+
 // keys are those of all episodes, in an order that is always the same.
 func (w *Watch) keys() []key {
 	return slices.SortedFunc(maps.Keys(w.episodes), func(a, b key) int {

@@ -66,7 +66,7 @@ func (k *keyframes) before(pos int) (keyframe, bool) {
 	return keyframe{}, false
 }
 
-// clone copies an Observer; audits do not come along.
+// clone copies an Observer; what judges requests does not come along.
 func (o *Observer) clone() *Observer {
 	c := *o
 	c.tracker, c.idx = o.tracker.Clone(), o.idx.Clone()
@@ -75,6 +75,6 @@ func (o *Observer) clone() *Observer {
 	c.loads = o.loads.Clone()
 	c.tape = o.tape.clone()
 	c.watch = o.watch.Clone()
-	c.auditor = nil
+	c.auditor, c.decided = nil, nil
 	return &c
 }

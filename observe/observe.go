@@ -30,6 +30,8 @@ type Options struct {
 	// log's names mapped by Rename; see explain.NewAuditor.
 	Requests []explain.Request
 	Rename   map[string]wire.Replica
+	// Decisions, if any, are held against the index at their time; see Decided.
+	Decisions []Decision
 	// Facts are known of replicas before the first record, such as from
 	// discovery.
 	Facts map[wire.Replica]wire.Facts
@@ -75,14 +77,18 @@ type Observer struct {
 	idx     *index.Index
 	auditor *explain.Auditor
 	audited *explain.Audit // once it has ended
-	loads   *explain.Loads
-	models  map[wire.Replica]string
-	from    wire.Time
-	now     wire.Time
-	records uint64
-	tape    tape
-	notes   []Note
-	watch   *diagnose.Watch
+	decided *decisions     // nil without any
+	belief  *diagnose.Belief
+	// differed is what the last look at a router's index found.
+	differed map[wire.Replica]*difference
+	loads    *explain.Loads
+	models   map[wire.Replica]string
+	from     wire.Time
+	now      wire.Time
+	records  uint64
+	tape     tape
+	notes    []Note
+	watch    *diagnose.Watch
 	// ticked is when conditions were looked at last.
 	ticked wire.Time
 	// gone are the replicas that left the fleet, with when.
@@ -110,6 +116,9 @@ func New(opt Options) *Observer {
 	}
 	if len(opt.Requests) > 0 {
 		o.auditor = explain.NewAuditor(o.idx, opt.Requests, opt.Rename, o.auditTrust)
+	}
+	if len(opt.Decisions) > 0 {
+		o.decided = newDecisions(opt.Decisions)
 	}
 	return o
 }
@@ -354,6 +363,9 @@ func (o *Observer) apply(steps []stream.Step) {
 		if o.auditor != nil {
 			o.auditor.Before(s.Replica, at)
 		}
+		if o.decided != nil {
+			o.decided.before(o, at)
+		}
 		o.change(s)
 	}
 }
@@ -384,11 +396,14 @@ func (o *Observer) change(s *stream.Step) {
 	o.changed(s.Replica)
 }
 
-// changed tells the audit about each single change: a batch can clear the
+// changed tells who judges requests about each single change: a batch can clear the
 // cache and fill it again, and a request sees the moment between.
 func (o *Observer) changed(name wire.Replica) {
 	if o.auditor != nil {
 		o.auditor.After(name)
+	}
+	if o.decided != nil {
+		o.decided.after(o, name)
 	}
 }
 
@@ -435,14 +450,14 @@ func (o *Observer) Snapshot() *Snapshot {
 		}
 		s.Ledger = s.Ledger.Add(r.Index.Ledger)
 	}
-	s.Blocks = v.Blocks
+	s.Blocks, s.Belief = v.Blocks, v.Belief
 	s.Findings = diagnose.Run(v, o.watch)
 	return s
 }
 
 // view is what the checks see.
 func (o *Observer) view(now wire.Time) diagnose.View {
-	v := diagnose.View{Now: now, Router: o.opt.Router, Routers: o.routers, Audit: o.audited, Pairs: o.loads.Pairs()}
+	v := diagnose.View{Now: now, Router: o.opt.Router, Routers: o.routers, Audit: o.audited, Pairs: o.loads.Pairs(), Belief: o.belief}
 	v.Blocks.Known, v.Blocks.Resident, v.Blocks.Shared = o.idx.Blocks()
 	v.Blocks.Max = o.idx.MaxBlocks()
 	for _, name := range slices.Sorted(slices.Values(o.tracker.Names())) {
@@ -487,6 +502,8 @@ type Snapshot struct {
 	Findings []diagnose.Finding
 	Ledger   index.Ledger
 	Blocks   diagnose.Blocks
+	// Belief is what a router said of the caches, nil where none was asked.
+	Belief *diagnose.Belief
 	// Notes are what the source said beside its records, newest last.
 	Notes []Note
 	// Replay has what was asked of each replica that can be asked; nil for a

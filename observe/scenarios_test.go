@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -23,6 +24,10 @@ type scenario struct {
 	scrape func(text string, rank int) (wire.Facts, wire.Load, error)
 	// page reads the pages of routers.
 	page func(text string) (diagnose.RouterPage, error)
+	// belief, if any, is what the router's index holds at the end, and decisions what it
+	// went by.
+	belief    *Belief
+	decisions []Decision
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -30,7 +35,7 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios, divergenceScenarios, plateauScenarios)
 
 // watched follows records to their end.
 func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
@@ -38,9 +43,16 @@ func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snap
 	if scrape == nil {
 		scrape = s.read
 	}
-	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page})
+	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page, Decisions: s.decisions})
 	for _, rec := range records {
 		o.Push(rec)
+	}
+	_, err := o.Decided()
+	if s.belief != nil {
+		err = errors.Join(err, o.Believe(*s.belief))
+	}
+	if err != nil {
+		panic(err) // the scenario is wrong
 	}
 	return o.Snapshot()
 }

@@ -51,6 +51,7 @@ func newDiagnose() *cobra.Command {
 	var words wordFlags
 	var failOn string
 	var router routerFlags
+	var belief beliefFlags
 	var page bool
 	cmd := &cobra.Command{
 		Use:   "diagnose",
@@ -58,6 +59,11 @@ func newDiagnose() *cobra.Command {
 		Long: `diagnose lists what is wrong, worst first, with its evidence, its effect and the
 next step, of a recording (--from FILE) or of a running fleet, which it listens to
 for --for (10 s). Findings that are alike on several replicas are one entry.
+
+What a router of Dynamo believes of the caches is held against ours with
+--ask-indexer URL (a running fleet), or --router-dump FILE and --trace FILE (a
+recording). Its workers are joined with replicas by their names on the event plane
+(worker/rank), by the event sockets that the indexer names, or by --map.
 
 --markdown writes a page to paste into an incident channel: names and texts of the
 fleet stand in it as code, so that they can be neither links nor mentions.`,
@@ -73,10 +79,13 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 			if page && in.json {
 				return usageError("give --json or --markdown, not both")
 			}
+			if err := belief.check(cmd, &in); err != nil {
+				return err
+			}
 			if err := in.spell(cmd, &words); err != nil {
 				return err
 			}
-			s, err := in.snapshot(cmd)
+			s, err := belief.snapshot(cmd, &in)
 			if s == nil {
 				return err
 			}
@@ -106,6 +115,7 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 	}
 	in.flags(cmd)
 	router.add(cmd.Flags())
+	belief.add(cmd.Flags())
 	words.add(cmd)
 	jsonFlag(cmd, &in.json)
 	cmd.Flags().BoolVar(&page, "markdown", false, "write a page in Markdown, for an incident channel")

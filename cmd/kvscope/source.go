@@ -37,6 +37,8 @@ type input struct {
 	maxIndex int
 	// router is the router in front, where a command asks for it.
 	router *diagnose.Router
+	// decisions of a router are held against a recording.
+	decisions []observe.Decision
 	// speech spells tokens for the checks, nil without a tokenizer.
 	speech explain.Speech
 }
@@ -93,7 +95,7 @@ func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename 
 		return nil, err
 	}
 	defer src.close()
-	src.opt.Requests, src.opt.Rename, src.opt.Router = requests, rename, in.router
+	src.opt.Requests, src.opt.Rename, src.opt.Router, src.opt.Decisions = requests, rename, in.router, in.decisions
 	o := observe.New(src.opt)
 	progress, done := progressOn(cmd.ErrOrStderr())
 	err = o.Run(cmd.Context(), src, progress)
@@ -119,6 +121,7 @@ func (in *input) early(first wire.Time) error {
 type seen interface {
 	Snapshot() *observe.Snapshot
 	Explain(context.Context, explain.Query) (*explain.Answer, error)
+	Believe(observe.Belief) error
 }
 
 // look observes the source to its end, or a running fleet until the time asked

@@ -188,32 +188,6 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-func TestDump(t *testing.T) {
-	t.Parallel()
-	got, err := answering("GET /dump", golden(t, "dump.json")).client().Dump(t.Context(), host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []remote.Holding{
-		{Model: "qwen3-mock", Group: "default", BlockSize: 16, Replica: first, Blocks: [wire.NumTiers]int{6}},
-		{Model: "qwen3-mock", Group: "default", BlockSize: 16, Replica: second, Blocks: [wire.NumTiers]int{4}},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("holdings (-want +got):\n%s", d)
-	}
-	const event = `{"worker_id":7,"storage_tier":"%","event":{"dp_rank":1,"data":{"stored":{"blocks":[{},{}]}}}}`
-	host_, disk := strings.ReplaceAll(event, "%", "host_pinned"), strings.ReplaceAll(event, "%", "disk")
-	got, err = answering("GET /dump", `{"a:b:g":{"events":[`+host_+`,`+disk+`,`+disk+`],"later":{"x":[1]},"block_size":4},"z:g":{"block_size":8,"events":[]}}`).
-		client().Dump(t.Context(), host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want = []remote.Holding{{Model: "a:b", Group: "g", BlockSize: 4, Replica: "7/1", Blocks: [wire.NumTiers]int{0, 2, 4}}}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("holdings (-want +got):\n%s", d)
-	}
-}
-
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	choice, err := answering("POST /select", golden(t, "select.json")).client().Select(t.Context(), host, prompt())
