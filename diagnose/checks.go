@@ -92,6 +92,9 @@ var Checks = []Check{
 	{Code: "order-shift", Kind: "order-shift", Title: "the same content comes in another order or form", Needs: "the event stream, with tokens; a tokenizer to say what the content is", Now: shiftsOf("order-shift"), With: "boundary-shift"},
 	{Code: "template-drift", Kind: "template-drift", Title: "a prompt does not begin with what was generated before", Needs: "the event stream, with tokens; a tokenizer for all but doubled beginnings", Now: shiftsOf("template-drift"), With: "boundary-shift"},
 	{Code: "multimodal-first", Kind: "boundary-shift", Title: "pictures that change stand before text that does not", Needs: "the event stream, with tokens and extra keys", Now: shiftsOf("multimodal-first"), With: "boundary-shift"},
+
+	// Tokens of engine and router: spelled.go, spelledchains.go.
+	{Code: "tokenizer-mismatch", Kind: "tokenizer-mismatch", Title: "engine and router make other tokens of the same request", Needs: "a tokenizer; a requests log with the engine's token ids, or the event stream with tokens", Run: tokenizerMismatch, Now: spelledChains, Memory: newSpellings, Close: minute},
 }
 
 func sortFindings(f []Finding) {
