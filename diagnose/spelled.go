@@ -45,6 +45,14 @@ func tokenizerMismatch(v View) []Finding {
 				out = append(out, m.finding(f, s.Compared, size))
 			}
 		}
+		if s.Unrendered >= auditRequests && s.Unrendered > s.Compared {
+			f.Severity, f.Since = Info, v.Now
+			f.Title = fmt.Sprintf("%d of %d requests cannot be rendered here, so that their tokens are not compared: %s",
+				s.Unrendered, s.Unrendered+s.Compared, wire.Printable(s.Why.Error()))
+			f.Counterfactual = "with the template that the engine has they would be"
+			f.Next = "give the chat template that the engine uses (--chat-template), and the folder of its model (--tokenizer)"
+			out = append(out, f)
+		}
 	}
 	return out
 }
@@ -96,7 +104,7 @@ func waysOf(s *explain.Spelling, now wire.Time, size int) []*misspelled {
 }
 
 func (m *misspelled) finding(f Finding, compared, size int) Finding {
-	f.Since = m.since
+	f.Since, f.about = m.since, m.Kind.String()
 	where := fmt.Sprintf("token %d", m.first)
 	f.Evidence.Token, f.Evidence.Span = p(m.first), p(m.Kind.String())
 	cost, gain := "", "the router would look for the blocks that the engine stores"

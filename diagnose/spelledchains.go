@@ -259,7 +259,7 @@ func misspelledChains(r *Replica, bad []glance, all int) Finding {
 	last := bad[len(bad)-1]
 	line := explain.Mismatch{Kind: last.kind, Detail: last.detail}
 	f := about(r, Warning, bad[0].at)
-	f.about = "chains/" + last.kind.String()
+	f.about = last.kind.String()
 	token, blocks := last.token, 0
 	for _, k := range bad {
 		token, blocks = min(token, k.token), blocks+k.blocks

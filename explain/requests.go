@@ -30,9 +30,10 @@ type Request struct {
 	// Excluded says why the request skips the cache read by design.
 	Excluded string
 	// Compared says that a Speller made tokens of the request, and Other how they
-	// differ from the engine's, nil where they do not.
-	Compared bool
-	Other    *Mismatch
+	// differ from the engine's, nil where they do not. Unrendered is why it could not.
+	Compared   bool
+	Other      *Mismatch
+	Unrendered error
 }
 
 // row is a line of a requests log, in the form of a recording's truth log

@@ -1,8 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kvscope/kvscope/prompt"
@@ -55,7 +57,11 @@ func (s *Speller) compare(ctx context.Context, line []byte, q *Request) {
 		return
 	}
 	r, err := prompt.Parse(line)
-	if err != nil || r.Text == "" && len(r.Messages) == 0 {
+	if err == nil && r.Text == "" && len(r.Messages) == 0 {
+		return
+	}
+	if err != nil {
+		q.Unrendered = err
 		return
 	}
 	r.Tokens, r.TokensFrom = nil, "" // ours is what is wanted
@@ -63,6 +69,7 @@ func (s *Speller) compare(ctx context.Context, line []byte, q *Request) {
 	opt.Now = time.Unix(0, int64(q.Start)).UTC() // as engines in containers have it
 	ours, err := s.model.Prompt(ctx, r, opt)
 	if err != nil {
+		q.Unrendered = err
 		return
 	}
 	q.Compared = true
@@ -77,6 +84,9 @@ type Spelling struct {
 	// Replica is the recording's, "" where several may be meant.
 	Replica  wire.Replica
 	Compared int
+	// Unrendered could not be compared, for Why, the first of the reasons.
+	Unrendered int
+	Why        error
 	// Others are those that differ, in order of start.
 	Others []Other
 }
@@ -103,21 +113,20 @@ func (a *Auditor) spelled(rows []ReplicaAudit) []Spelling {
 		at[row.Log] = len(out)
 		out = append(out, s)
 	}
-	any := false
 	for i := range a.requests {
 		q := &a.requests[i]
-		if !q.Compared || a.outside(q) {
-			continue
-		}
-		any = true
 		s := &out[at[q.Replica]]
-		s.Compared++
-		if q.Other != nil {
+		switch {
+		case a.outside(q):
+		case q.Unrendered != nil:
+			s.Unrendered++
+			s.Why = cmp.Or(s.Why, q.Unrendered)
+		case q.Compared:
+			s.Compared++
+		}
+		if q.Other != nil && !a.outside(q) {
 			s.Others = append(s.Others, Other{q.Start, *q.Other})
 		}
 	}
-	if !any {
-		return nil
-	}
-	return out
+	return slices.DeleteFunc(out, func(s Spelling) bool { return s.Compared+s.Unrendered == 0 })
 }
