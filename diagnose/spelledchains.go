@@ -28,12 +28,12 @@ type spellings struct {
 
 // Bounds of what is looked at.
 const (
-	looksEach  = 8    // chains in a second, of all replicas
-	looksKept  = 32   // chains of a replica
-	looksDeep  = 1024 // tokens of a chain
-	looksStart = 4    // tokens that no picture stands among
-	looksVocab = 1 << 20
-	looksHoles = 1 << 12 // ids without a token after which none is expected
+	glancesEach  = 8    // chains in a second, of all replicas
+	glancesKept  = 32   // chains of a replica
+	glancesDeep  = 1024 // tokens of a chain
+	glancesStart = 4    // tokens that no picture stands among
+	vocabMost    = 1 << 20
+	vocabHoles   = 1 << 12 // ids without a token after which none is expected
 )
 
 // glances are the chains of one replica that were looked at last.
@@ -108,14 +108,14 @@ func (m *spellings) stored(s *stream.Step, e *wire.Event, idx *index.Index) {
 		return
 	}
 	m.left--
-	l.next = s.At + max(TickEvery, wire.Time(len(m.of))*TickEvery/looksEach)
+	l.next = s.At + max(TickEvery, wire.Time(len(m.of))*TickEvery/glancesEach)
 	k, ok := m.glance(head)
 	if !ok {
 		return
 	}
 	k.at, k.seq, k.tail = s.At, s.Batch.Seq, tail
 	k.blocks = max(len(head)/e.BlockSize-k.token/e.BlockSize, 0)
-	if l.kept = append(l.kept, k); len(l.kept) > looksKept {
+	if l.kept = append(l.kept, k); len(l.kept) > glancesKept {
 		l.kept = slices.Clone(l.kept[1:])
 	}
 }
@@ -123,7 +123,7 @@ func (m *spellings) stored(s *stream.Step, e *wire.Event, idx *index.Index) {
 // may reports whether one more chain may be looked at.
 func (m *spellings) may(at wire.Time) bool {
 	if second := at / TickEvery; second != m.second {
-		m.second, m.left = second, looksEach
+		m.second, m.left = second, glancesEach
 	}
 	return m.left > 0
 }
@@ -136,14 +136,14 @@ func chainHead(name wire.Replica, e *wire.Event, idx *index.Index) ([]wire.Token
 		if !ok {
 			return nil, false
 		}
-		if before, _, ok = idx.Lineage(k.Seq, e.BlockSize, max(1, looksDeep/e.BlockSize)); !ok {
+		if before, _, ok = idx.Lineage(k.Seq, e.BlockSize, max(1, glancesDeep/e.BlockSize)); !ok {
 			return nil, false
 		}
 		if k.Depth*e.BlockSize > len(before) {
 			return before, true
 		}
 	}
-	return slices.Concat(before, e.Tokens[:min(len(e.Tokens), looksDeep)]), true
+	return slices.Concat(before, e.Tokens[:min(len(e.Tokens), glancesDeep)]), true
 }
 
 // firstBracket is a special token's text at the beginning of another.
@@ -163,7 +163,7 @@ func (m *spellings) glance(head []wire.Token) (k glance, ok bool) {
 		}
 		known++
 	}
-	if known < min(len(head), looksStart) {
+	if known < min(len(head), glancesStart) {
 		n := 0
 		for _, t := range head {
 			if _, is := m.speech.Text(t); is {
@@ -210,7 +210,7 @@ func (m *spellings) glance(head []wire.Token) (k glance, ok bool) {
 func (m *spellings) isSpecial(text string) bool {
 	if m.specials == nil {
 		m.specials = map[string]bool{}
-		for t, holes := wire.Token(0), 0; t < looksVocab && holes < looksHoles; t++ {
+		for t, holes := wire.Token(0), 0; t < vocabMost && holes < vocabHoles; t++ {
 			word, ok := m.speech.Text(t)
 			if holes++; !ok {
 				continue
