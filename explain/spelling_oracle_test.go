@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -195,3 +196,47 @@ func TestOracleMistakes(t *testing.T) {
 
 // userText is a user's text in a log. An engine makes the same of it as a list of one part.
 var userText = regexp.MustCompile(`"role": "user", "content": ("(?:[^"\\]|\\.)*")`)
+
+// TestOracleTokensOfRouter: Dynamo's frontend, whose block hashes were those of the ids
+// beside its chats, makes the tokens that we make; a rendering without a template differs
+// from all of them in that.
+func TestOracleTokensOfRouter(t *testing.T) {
+	t.Parallel()
+	m := realModel(t, "qwen3")
+	chats := 0
+	refdata.Each(t, filepath.Join(refdata.Root(t), "dynamo", "live", "truth_joined.jsonl.gz"), func(n int, row struct {
+		Messages json.RawMessage
+		Tokens   []wire.Token `json:"token_ids"`
+		Log      struct {
+			Equal bool `json:"local_hashes_equal"`
+		} `json:"router_log"`
+	},
+	) {
+		if row.Messages == nil || !row.Log.Equal {
+			return
+		}
+		r, err := prompt.Parse(row.Messages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := m.Prompt(t.Context(), r, prompt.RenderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, differs := Mismatched(r, ours, row.Tokens, m); differs {
+			t.Errorf("record %d: %+v", n, d)
+		}
+		bare, err := m.View(t.Context(), r, "ray", prompt.RenderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, differs := Mismatched(r, bare, row.Tokens, m); !differs || d.Kind != NoTemplate || !d.Here {
+			t.Errorf("record %d without a template: %+v", n, d)
+		}
+		chats++
+	})
+	if chats == 0 {
+		t.Error("nothing was compared")
+	}
+	t.Logf("%d chats", chats)
+}
