@@ -68,6 +68,9 @@ func mismatches(t *testing.T, m Renderer, log []byte) (compared int, kinds map[M
 // of all that is compared, and any other makes others, of another vocabulary.
 func TestOracleTokensOfEngines(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it renders some thousand chats")
+	}
 	for _, file := range refdata.Files(t, refdata.Root(t), "vllm/*/truth.jsonl.gz") {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +141,9 @@ func rewritten(change func(string) string, cut string) func(context.Context, spo
 // that have one known mistake each.
 func TestOracleMistakes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it renders some thousand chats")
+	}
 	same := func(s string) string { return s }
 	markup := strings.NewReplacer("<|im_start|>", "[", "<|im_end|>", "]", "<|start_header_id|>", "[", "<|end_header_id|>", "]", "<|eot_id|>", "/")
 	space := strings.NewReplacer("<|im_end|>\n", "<|im_end|>\n\n", "<|end_header_id|>\n\n", "<|end_header_id|>\n")

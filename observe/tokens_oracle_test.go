@@ -22,6 +22,9 @@ import (
 // another one, both by the log and, where its ids tell, by the stored chains alone.
 func TestOracleTokenizerMismatch(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it renders some thousand chats")
+	}
 	models := map[string]func() (*prompt.Model, error){}
 	for _, name := range []string{"qwen3", "llama3_1"} {
 		dir := refdata.Tokenizer(t, name)

@@ -69,7 +69,8 @@ func (c *Client) Probe(ctx context.Context, frontend string, p Prompt) (*Choice,
 // and tokenizes it: the choice's Tokens are what it makes of it. body is that of a chat
 // completions request, which is sent whole but for what asks for its answer.
 func (c *Client) ProbeChat(ctx context.Context, frontend string, body []byte) (*Choice, error) {
-	var q map[string]json.RawMessage // whose order within is the client's, and shows in the prompt
+	// The order within fields is the client's, and shows in the prompt.
+	var q map[string]json.RawMessage
 	if json.Unmarshal(body, &q) != nil || len(q["messages"]) == 0 { // its error can hold what was found
 		return nil, errors.New("the chat is no JSON object with messages")
 	}
