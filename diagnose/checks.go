@@ -94,6 +94,9 @@ var Checks = []Check{
 	{Code: "template-drift", Kind: "template-drift", Title: "a prompt does not begin with what was generated before", Needs: "the event stream, with tokens; a tokenizer for all but doubled beginnings", Now: shiftsOf("template-drift"), With: "boundary-shift"},
 	{Code: "multimodal-first", Kind: "boundary-shift", Title: "pictures that change stand before text that does not", Needs: "the event stream, with tokens and extra keys", Now: shiftsOf("multimodal-first"), With: "boundary-shift"},
 	{Code: "reuse-plateau", Kind: "boundary-shift", Title: "reuse ends at one place in most prompts", Needs: "the event stream, with tokens", Now: reusePlateau, With: "boundary-shift", Close: minute},
+
+	// Tokens of engine and router: spelled.go, spelledchains.go.
+	{Code: "tokenizer-mismatch", Kind: "tokenizer-mismatch", Title: "engine and router make other tokens of the same request", Needs: "a tokenizer; a requests log with the engine's token ids, or the event stream with tokens", Run: tokenizerMismatch, Now: spelledChains, Memory: newSpellings, Close: minute},
 }
 
 func sortFindings(f []Finding) {

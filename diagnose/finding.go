@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/index"
@@ -139,6 +140,11 @@ func Run(v View, w *Watch) []Finding {
 		}
 		for _, f := range c.Run(v) {
 			f.Code, f.Kind = c.Code, c.Kind
+			if f.about != "" { // what was watched of it says less
+				out = slices.DeleteFunc(out, func(w Finding) bool {
+					return w.Code == f.Code && w.Subject == f.Subject && w.about == f.about
+				})
+			}
 			out = append(out, f)
 		}
 	}

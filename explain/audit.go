@@ -27,6 +27,9 @@ type Audit struct {
 	// alone was right.
 	AtStart    int
 	PerReplica []ReplicaAudit
+	// Spelled are the requests by log whose tokens a Speller compared, nil where none
+	// were.
+	Spelled []Spelling
 	// Disagreements lists over and under, Exclusions the rest that has a
 	// reason; both in order of start.
 	Disagreements, Exclusions []Verdict
@@ -235,6 +238,7 @@ func (a *Auditor) Finish(replicas []wire.Replica, from, until wire.Time) Audit {
 		audit.PerReplica = append(audit.PerReplica, *row)
 	}
 	slices.SortFunc(audit.PerReplica, func(a, b ReplicaAudit) int { return cmp.Compare(a.Log, b.Log) })
+	audit.Spelled = a.spelled(audit.PerReplica)
 	return audit
 }
 

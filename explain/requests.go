@@ -29,6 +29,11 @@ type Request struct {
 	Known  bool
 	// Excluded says why the request skips the cache read by design.
 	Excluded string
+	// Compared says that a Speller made tokens of the request, and Other how they
+	// differ from the engine's, nil where they do not. Unrendered is why it could not.
+	Compared   bool
+	Other      *Mismatch
+	Unrendered error
 }
 
 // row is a line of a requests log, in the form of a recording's truth log
@@ -70,6 +75,11 @@ type row struct {
 // Rows that cannot be read are skipped; the error then says how many, and what
 // was read is returned with it.
 func ReadRequests(r io.Reader, name string) ([]Request, error) {
+	return readRequests(r, name, func([]byte, *Request) {})
+}
+
+// readRequests also gives each request with the line that it came in to look.
+func readRequests(r io.Reader, name string, look func(line []byte, q *Request)) ([]Request, error) {
 	br := bufio.NewReaderSize(r, 1<<16)
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		zr, err := gzip.NewReader(br)
@@ -96,6 +106,7 @@ func ReadRequests(r io.Reader, name string) ([]Request, error) {
 					firstBad = fmt.Errorf("line %d: %w", lineNo, rowErr)
 				}
 			case req != nil:
+				look(line, req)
 				out = append(out, *req)
 			}
 			anyDetails = anyDetails || details

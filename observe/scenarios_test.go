@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kvscope/kvscope/diagnose"
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -28,6 +29,9 @@ type scenario struct {
 	// went by.
 	belief    *Belief
 	decisions []Decision
+	// speech spells tokens, and requests are a log's, and those of the twin.
+	speech                 explain.Speech
+	requests, twinRequests func(t *testing.T) []explain.Request
 	// fault and twin give the records.
 	fault, twin func(t *testing.T) []wire.Record
 	// want is held against the finding that the fault must give; the first of the
@@ -35,15 +39,15 @@ type scenario struct {
 	want func(t *testing.T, f *diagnose.Finding)
 }
 
-var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios, divergenceScenarios, plateauScenarios)
+var scenarios = slices.Concat(streamScenarios, identityScenarios, beliefScenarios, routingScenarios, shiftScenarios, divergenceScenarios, plateauScenarios, tokenScenarios)
 
 // watched follows records to their end.
-func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snapshot {
+func (s *scenario) watched(records []wire.Record, router *diagnose.Router, requests ...explain.Request) *Snapshot {
 	scrape := s.scrape
 	if scrape == nil {
 		scrape = s.read
 	}
-	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page, Decisions: s.decisions})
+	o := New(Options{Scrape: scrape, Router: router, RouterPage: s.page, Decisions: s.decisions, Speech: s.speech, Requests: requests})
 	for _, rec := range records {
 		o.Push(rec)
 	}
@@ -54,6 +58,7 @@ func (s *scenario) watched(records []wire.Record, router *diagnose.Router) *Snap
 	if err != nil {
 		panic(err) // the scenario is wrong
 	}
+	o.Audit() // if there are requests
 	return o.Snapshot()
 }
 
@@ -62,17 +67,23 @@ func TestScenarios(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.code+"/"+s.name, func(t *testing.T) {
 			t.Parallel()
-			of := func(records []wire.Record, router *diagnose.Router) (found []diagnose.Finding) {
-				for _, f := range s.watched(records, router).Findings {
+			log := func(make func(*testing.T) []explain.Request) []explain.Request {
+				if make == nil {
+					return nil
+				}
+				return make(t)
+			}
+			of := func(records []wire.Record, router *diagnose.Router, requests []explain.Request) (found []diagnose.Finding) {
+				for _, f := range s.watched(records, router, requests...).Findings {
 					if f.Code == s.code {
 						found = append(found, f)
 					}
 				}
 				return found
 			}
-			found := of(s.fault(t), s.router)
+			found := of(s.fault(t), s.router, log(s.requests))
 			if len(found) == 0 {
-				t.Fatalf("nothing found; findings of other checks: %s", inWords(s.watched(s.fault(t), s.router).Findings))
+				t.Fatalf("nothing found; findings of other checks: %s", inWords(s.watched(s.fault(t), s.router, log(s.requests)...).Findings))
 			}
 			f := &found[0]
 			if f.Title == "" || f.Next == "" || f.Subject == "" || f.Kind == "" || f.Since == 0 {
@@ -81,7 +92,7 @@ func TestScenarios(t *testing.T) {
 			if s.want != nil {
 				s.want(t, f)
 			}
-			if found := of(s.twin(t), s.twinRouter); found != nil {
+			if found := of(s.twin(t), s.twinRouter, log(s.twinRequests)); found != nil {
 				t.Errorf("the healthy twin has it too: %s", inWords(found))
 			}
 		})

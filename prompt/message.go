@@ -36,6 +36,9 @@ func (m *Message) Texts() []string {
 	return out
 }
 
+// List reports whether the content came as a list of parts.
+func (m *Message) List() bool { return m.list != nil }
+
 // textFields says which field of a content part holds its text, by type.
 var textFields = map[string]string{
 	"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking",

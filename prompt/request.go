@@ -60,6 +60,14 @@ type Request struct {
 	body   string // the JSON as it came
 }
 
+// Body gives the JSON of the request as it came, nil where it came as something else.
+func (r *Request) Body() json.RawMessage {
+	if r.body == "" {
+		return nil
+	}
+	return json.RawMessage(r.body)
+}
+
 // Media is a part of a message that is no text: how many tokens it takes, and the
 // extra keys of their blocks, only the engine knows.
 type Media struct {

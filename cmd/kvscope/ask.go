@@ -25,11 +25,13 @@ import (
 // askFlags say which routers are asked for their own answer.
 type askFlags struct {
 	router, indexer, selector, trace string
+	chat                             bool
 	rename                           []string
 }
 
 func (f *askFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.router, "ask-router", "", "URL of a Dynamo frontend to ask where it would send the prompt: GETs /metrics and, if they show a KV router, POSTs the token ids as a query-only completion, which it counts as a request but does not run")
+	fl.BoolVar(&f.chat, "ask-chat", false, "with --ask-router: send the chat itself and not its token ids, so that the router makes tokens of it too, and hold those against ours")
 	fl.StringVar(&f.indexer, "ask-indexer", "", "URL of Dynamo's standalone indexer to ask who holds the prompt: GETs /workers and POSTs the block hashes to /query_by_hash; no token id is sent")
 	fl.StringVar(&f.selector, "ask-selector", "", "URL of Dynamo's selection service to ask for its choice: POSTs the token ids to /select and /overlap_scores and GETs /loads; nothing is reserved")
 	fl.StringVar(&f.trace, "trace", "", "request trace of a Dynamo frontend (file of DYN_REQUEST_TRACE) to look up what it decided for this prompt; nothing is sent")
@@ -52,6 +54,9 @@ func (f *askFlags) check() error {
 		if err := remote.CheckURL(p.url); err != nil {
 			return usageError("--%s: %w", p.flag, err)
 		}
+	}
+	if f.chat && f.router == "" {
+		return usageError("--ask-chat says what the router is sent: give --ask-router too")
 	}
 	if len(f.rename) > 0 && !asks {
 		return usageError("--map says what a router's workers are called here: give --ask-router, --ask-indexer, --ask-selector or --trace too")
@@ -78,17 +83,23 @@ type asking struct {
 	query  explain.Query
 	answer *explain.Answer
 	prompt remote.Prompt
-	names  map[wire.Replica]wire.Replica
+	// about is what is asked, and body the chat to send, nil for token ids.
+	about question
+	body  []byte
+	names map[wire.Replica]wire.Replica
 	// sockets are our names by the event sockets.
 	sockets map[string]wire.Replica
 }
 
 // ask adds what the routers say to an answer. An error says who gave none.
-func (f *askFlags) ask(ctx context.Context, s seen, members []fleet.Member, q explain.Query, a *explain.Answer) error {
+func (f *askFlags) ask(ctx context.Context, s seen, members []fleet.Member, q explain.Query, a *explain.Answer, about question) error {
 	k := &asking{
-		Client: remote.New(remote.Options{}), fleet: s, query: q, answer: a,
+		Client: remote.New(remote.Options{}), fleet: s, query: q, answer: a, about: about,
 		prompt: remote.Prompt{Model: a.Model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt},
 		names:  map[wire.Replica]wire.Replica{}, sockets: map[string]wire.Replica{},
+	}
+	if f.chat {
+		k.body = about.request.Body()
 	}
 	for i := range a.Candidates { // in a recording names are all there is
 		k.sockets[socketPlace(string(a.Candidates[i].Replica))] = a.Candidates[i].Replica
@@ -148,8 +159,25 @@ func together(errs ...error) error {
 
 // router probes a frontend.
 func (k *asking) router(ctx context.Context, at string) (remote.Answer, *explain.Asked, error) {
-	choice, err := k.Probe(ctx, at, k.prompt)
-	return remote.Answer{Choice: choice}, &explain.Asked{}, err
+	if k.body == nil {
+		choice, err := k.Probe(ctx, at, k.prompt)
+		return remote.Answer{Choice: choice}, &explain.Asked{}, err
+	}
+	choice, err := k.ProbeChat(ctx, at, k.body)
+	if err != nil {
+		return remote.Answer{}, nil, err
+	}
+	return remote.Answer{Choice: choice}, &explain.Asked{Said: k.reads(choice.Tokens)}, nil
+}
+
+// reads says how the tokens that a router made of a chat stand to ours.
+func (k *asking) reads(theirs []wire.Token) string {
+	said := fmt.Sprintf("it reads the chat as %s, here it is %d", wire.Counted(len(theirs), "token"), len(k.about.prompt.Tokens))
+	m, differs := explain.Mismatched(k.about.request, k.about.prompt, theirs, k.about.speech())
+	if !differs {
+		return said + ", and none differs"
+	}
+	return fmt.Sprintf("%s, and they differ from token %d on (%s): %s", said, m.Token, m.Kind, m.Line("in the router"))
 }
 
 // indexer asks by hash, so that no token leaves.

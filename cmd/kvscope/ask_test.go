@@ -304,7 +304,7 @@ func TestExplainAskedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&askFlags{router: r.URL}).ask(t.Context(), m, nil, q, a); err != nil {
+	if err := (&askFlags{router: r.URL}).ask(t.Context(), m, nil, q, a, question{}); err != nil {
 		t.Fatal(err)
 	}
 	want := "they chose 8/0, here it would be 7/0: an event arrived in between, and with what is known now the choice is theirs (1 block on 8/0, device, now, 0 before)"

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvscope/kvscope/diagnose"
-	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/wire"
 )
@@ -52,6 +51,7 @@ func newDiagnose() *cobra.Command {
 	var failOn string
 	var router routerFlags
 	var belief beliefFlags
+	var log requestFlags
 	var page bool
 	cmd := &cobra.Command{
 		Use:   "diagnose",
@@ -64,6 +64,10 @@ What a router of Dynamo believes of the caches is held against ours with
 --ask-indexer URL (a running fleet), or --router-dump FILE and --trace FILE (a
 recording). Its workers are joined with replicas by their names on the event plane
 (worker/rank), by the event sockets that the indexer names, or by --map.
+
+With --requests LOG (see audit) a recording is also held against what the engines
+really reused, and with --tokenizer the tokens that it makes of the log's requests
+against those that the engines made.
 
 --markdown writes a page to paste into an incident channel: names and texts of the
 fleet stand in it as code, so that they can be neither links nor mentions.`,
@@ -82,12 +86,22 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 			if err := belief.check(cmd, &in); err != nil {
 				return err
 			}
+			if log.path != "" && in.from == "" {
+				return usageError("--requests goes with a recording (--from) of the time in which they ran")
+			}
 			if err := in.spell(cmd, &words); err != nil {
+				return err
+			}
+			var logErr error
+			if in.served, logErr, err = log.read(cmd.Context(), in.renderer, words.args); err != nil {
 				return err
 			}
 			s, err := belief.snapshot(cmd, &in)
 			if s == nil {
 				return err
+			}
+			if logErr != nil {
+				err = inputError(errors.Join(err, logErr))
 			}
 			if len(s.Replicas) == 0 && !in.json {
 				return err // nothing was looked at
@@ -116,6 +130,7 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 	in.flags(cmd)
 	router.add(cmd.Flags())
 	belief.add(cmd.Flags())
+	log.add(cmd.Flags(), "requests log, to judge by what the engines really reused and how they made tokens; see audit")
 	words.add(cmd)
 	jsonFlag(cmd, &in.json)
 	cmd.Flags().BoolVar(&page, "markdown", false, "write a page in Markdown, for an incident channel")
@@ -128,8 +143,7 @@ func made() report.Made { return report.Made{At: systemTime(), Tool: "kvscope " 
 
 func newAudit() *cobra.Command {
 	var in input
-	var logPath string
-	var rename []string
+	var log requestFlags
 	cmd := &cobra.Command{
 		Use:   "audit --from FILE --requests LOG",
 		Short: "Hold what the index promised against what the engines really reused",
@@ -143,15 +157,11 @@ return_token_ids and started with --enable-prompt-tokens-details.
 It measures, and does not judge: the exit code is 0 whatever it finds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			names, err := parseMap(rename)
-			if err != nil {
+			var logErr, err error
+			if in.served, logErr, err = log.read(cmd.Context(), nil, ""); err != nil {
 				return err
 			}
-			requests, logErr := readRequests(logPath)
-			if len(requests) == 0 {
-				return inputError(logErr)
-			}
-			o, err := in.observe(cmd, requests, names)
+			o, err := in.observe(cmd)
 			if o == nil {
 				return err
 			}
@@ -169,22 +179,11 @@ It measures, and does not judge: the exit code is 0 whatever it finds.`,
 	}
 	in.recordingFlags(cmd)
 	jsonFlag(cmd, &in.json)
-	cmd.Flags().StringVar(&logPath, "requests", "", "requests log: JSON Lines, plain or gzip")
-	cmd.Flags().StringSliceVar(&rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
+	log.add(cmd.Flags(), "requests log: JSON Lines, plain or gzip")
 	if err := cmd.MarkFlagRequired("requests"); err != nil {
 		panic(err) // the flag is defined above
 	}
 	return cmd
-}
-
-// readRequests reads a requests log. Rows beside an error could be read.
-func readRequests(path string) ([]explain.Request, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return explain.ReadRequests(f, path)
 }
 
 func parseMap(pairs []string) (map[string]wire.Replica, error) {

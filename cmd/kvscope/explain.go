@@ -62,7 +62,7 @@ indexer names, or by --map.`,
 			if err != nil {
 				return err
 			}
-			m, asked, err := f.read(cmd, args, in.from == "-", &q)
+			about, err := f.read(cmd, args, in.from == "-", &q)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ indexer names, or by --map.`,
 					q.Page, pageErr = routerPage(cmd.Context(), f.page)
 				}
 				if a, askErr = s.Explain(cmd.Context(), q); askErr == nil {
-					routerErr = f.ask.ask(cmd.Context(), s, members, q, a)
+					routerErr = f.ask.ask(cmd.Context(), s, members, q, a, about)
 				}
 			})
 			if s == nil {
@@ -89,20 +89,16 @@ indexer names, or by --map.`,
 				return usageError("%w", askErr)
 			}
 			if a.Divergence != nil {
-				var talk explain.Speech
-				if m != nil && m.Tokenizer != nil {
-					talk = speech{m}
-				}
-				if err := a.Divergence.Compare(cmd.Context(), asked, talk); err != nil {
+				if err := a.Divergence.Compare(cmd.Context(), about.prompt, about.speech()); err != nil {
 					return err
 				}
 			}
-			a.Notes = append(a.Notes, asked.Notes...)
+			a.Notes = append(a.Notes, about.prompt.Notes...)
 			write := report.ExplainText
 			if in.json {
 				write = report.ExplainJSON
 			}
-			return first(write(cmd.OutOrStdout(), a, asked, sentence(err)), err)
+			return first(write(cmd.OutOrStdout(), a, about.prompt, sentence(err)), err)
 		},
 	}
 	in.flags(cmd)
@@ -155,13 +151,29 @@ func (f *explainFlags) query(cmd *cobra.Command, in *input) (explain.Query, erro
 	return q, nil
 }
 
-// read reads the prompt, and what makes tokens of it: nil where token ids suffice.
-func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *explain.Query) (*prompt.Model, *prompt.Prompt, error) {
+// question is what one is about: the request, nil for token ids, and what was made of
+// it by a model, nil where token ids suffice.
+type question struct {
+	request *prompt.Request
+	prompt  *prompt.Prompt
+	model   *prompt.Model
+}
+
+// speech spells tokens, and is nil where nothing does.
+func (a *question) speech() explain.Speech {
+	if a.model == nil || a.model.Tokenizer == nil {
+		return nil
+	}
+	return speech{a.model}
+}
+
+// read reads the prompt, and makes tokens of it.
+func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *explain.Query) (out question, err error) {
 	if (len(args) == 1) == (f.tokenIDs != "") {
-		return nil, nil, usageError("give one prompt: text, @FILE or - after explain, or --token-ids FILE")
+		return out, usageError("give one prompt: text, @FILE or - after explain, or --token-ids FILE")
 	}
 	if err := f.prompt.settle(cmd); err != nil {
-		return nil, nil, err
+		return out, err
 	}
 	arg := "-"
 	switch {
@@ -172,31 +184,43 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 	}
 	text, what, err := f.prompt.argument(arg, cmd.InOrStdin(), taken)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
-	m, err := f.prompt.model(cmd.Context())
-	if err != nil {
-		return nil, nil, err
+	if out.model, err = f.prompt.model(cmd.Context()); err != nil {
+		return out, err
 	}
 	if f.tokenIDs != "" {
 		tokens, _, err := prompt.ParseTokens(string(text))
 		if err != nil {
-			return nil, nil, usageError("%s: %w", what, err)
+			return out, usageError("%s: %w", what, err)
 		}
 		q.Tokens, q.LoRA, q.Salt = tokens, f.prompt.lora, f.prompt.salt
-		return m, &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}, nil
+		out.prompt = &prompt.Prompt{Tokens: tokens, LoRA: q.LoRA, Salt: q.Salt}
+		return out, f.sends(&out)
 	}
-	p, r, err := f.prompt.prompt(cmd.Context(), m, text, what)
+	p, r, err := f.prompt.prompt(cmd.Context(), out.model, text, what)
 	switch {
 	case err != nil:
-		return nil, nil, err
-	case p.Tokens == nil && m == nil:
-		return nil, nil, usageError("%s: %w", what, errNoTokenizer)
+		return out, err
+	case p.Tokens == nil && out.model == nil:
+		return out, usageError("%s: %w", what, errNoTokenizer)
 	case p.Tokens == nil:
-		return nil, nil, usageError("%s: there is nothing to look for: %s", what, firstOf(strings.Join(p.Notes, "; "), "it is empty"))
+		return out, usageError("%s: there is nothing to look for: %s", what, firstOf(strings.Join(p.Notes, "; "), "it is empty"))
 	}
 	q.Tokens, q.Named, q.LoRA, q.Salt = p.Tokens, r.Model, p.LoRA, p.Salt
-	return m, p, nil
+	out.request, out.prompt = r, p
+	return out, f.sends(&out)
+}
+
+// sends refuses to send a chat where there is none.
+func (f *explainFlags) sends(a *question) error {
+	if f.ask.chat && f.prompt.salt+f.prompt.lora != "" {
+		return usageError("--ask-chat sends the chat as it is: give the salt as its cache_salt, and the adapter as its model")
+	}
+	if f.ask.chat && (a.request == nil || a.request.Form != prompt.Chat || a.request.Body() == nil) {
+		return usageError("--ask-chat sends a chat: give the request's body, with messages and model")
+	}
+	return nil
 }
 
 // routerPage gets the loads of a router's metrics page.

@@ -93,7 +93,7 @@ func (in *input) follow(ctx context.Context, cmd *cobra.Command) (*following, er
 		return nil, err
 	}
 	a := attach(ctx, cfg.tap(), look, cfg.scraper())
-	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Speech: in.speech}), nil
+	return a.following(observe.Options{Name: cfg.name(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Speech: in.renderer}), nil
 }
 
 // tap says what the tap may do.
@@ -189,7 +189,7 @@ func (in *input) recorded(cmd *cobra.Command) (*following, error) {
 		header: func(context.Context) capture.Header { return src.header },
 		inform: func(func(wire.Replica, wire.Facts)) {},
 		opt: observe.Options{
-			Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Facts: src.facts(), Speech: in.speech,
+			Name: in.from, Stream: src.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Facts: src.facts(), Speech: in.renderer,
 		},
 	}, nil
 }

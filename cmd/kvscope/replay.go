@@ -20,8 +20,7 @@ type replay struct {
 	screen
 	path     string
 	at       string
-	requests string
-	rename   []string
+	log      requestFlags
 	maxIndex int
 	words    wordFlags
 }
@@ -45,8 +44,7 @@ line each, for screen readers and logs.`,
 	r.screen.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&r.at, "at", "", "begin at this moment: Unix seconds, RFC 3339, or +offset from the start such as +90s")
-	f.StringVar(&r.requests, "requests", "", "requests log, to show really cached over predicted tokens for each replica; see audit")
-	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
+	r.log.add(f, "requests log, to show really cached over predicted tokens for each replica; see audit")
 	maxIndexFlag(f, &r.maxIndex)
 	r.words.add(cmd)
 	return cmd
@@ -67,7 +65,7 @@ func (r *replay) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel() // it may still load
 	words := r.words.start(ctx)
-	var spell explain.Speech
+	var spell explain.Renderer
 	if r.words.given() {
 		// A recording's findings must not depend on when the tokenizer is there.
 		m, err := words.wait(ctx)
@@ -108,7 +106,7 @@ func (r *replay) run(cmd *cobra.Command) error {
 
 // load reads the recording. damage is what could not be read of it, err that
 // there is nothing to show.
-func (r *replay) load(cmd *cobra.Command, spell explain.Speech) (player *observe.Player, damage, err error) {
+func (r *replay) load(cmd *cobra.Command, spell explain.Renderer) (player *observe.Player, damage, err error) {
 	src, err := open(r.path, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, inputError(err)
@@ -118,21 +116,14 @@ func (r *replay) load(cmd *cobra.Command, spell explain.Speech) (player *observe
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := parseMap(r.rename)
+	log, logErr, err := r.log.read(cmd.Context(), spell, r.words.args)
 	if err != nil {
 		return nil, nil, err
-	}
-	var requests []explain.Request
-	var logErr error
-	if r.requests != "" {
-		if requests, logErr = readRequests(r.requests); len(requests) == 0 {
-			return nil, nil, inputError(logErr)
-		}
 	}
 	progress, done := progressOn(cmd.ErrOrStderr())
 	player, damage = observe.Load(cmd.Context(), src, observe.Options{
 		Name: r.path, Stream: src.stream(), Scrape: fleet.ParseMetrics, RouterPage: routerView, Index: bounds, Facts: src.facts(),
-		Requests: requests, Rename: names, Speech: spell,
+		Requests: log.requests, Rename: log.names, Speech: spell,
 	}, progress)
 	done()
 	if damage == nil {

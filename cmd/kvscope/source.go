@@ -39,8 +39,10 @@ type input struct {
 	router *diagnose.Router
 	// decisions of a router are held against a recording.
 	decisions []observe.Decision
-	// speech spells tokens for the checks, nil without a tokenizer.
-	speech explain.Speech
+	// served are requests of a log to judge a recording by, if any.
+	served served
+	// renderer makes and spells tokens for the checks, nil without a tokenizer.
+	renderer explain.Renderer
 }
 
 // recordingFlags are those of commands that need a recording.
@@ -63,7 +65,7 @@ func (in *input) flags(cmd *cobra.Command) {
 func (in *input) spell(cmd *cobra.Command, words *wordFlags) error {
 	err := words.settle(cmd, os.Getenv)
 	if err == nil {
-		in.speech, err = words.speech(cmd.Context())
+		in.renderer, err = words.renderer(cmd.Context())
 	}
 	return err
 }
@@ -87,15 +89,16 @@ func indexOptions(blocks int) (index.Options, error) {
 }
 
 // observe reads a recording to its end, or to the moment asked for, and judges
-// requests by it. An error beside an Observer says what could not be read; the
+// the served requests by it. An error beside an Observer says what could not be read; the
 // rest is in the Observer all the same.
-func (in *input) observe(cmd *cobra.Command, requests []explain.Request, rename map[string]wire.Replica) (*observe.Observer, error) {
+func (in *input) observe(cmd *cobra.Command) (*observe.Observer, error) {
 	src, err := in.recorded(cmd)
 	if err != nil {
 		return nil, err
 	}
 	defer src.close()
-	src.opt.Requests, src.opt.Rename, src.opt.Router, src.opt.Decisions = requests, rename, in.router, in.decisions
+	src.opt.Requests, src.opt.Rename = in.served.requests, in.served.names
+	src.opt.Router, src.opt.Decisions = in.router, in.decisions
 	o := observe.New(src.opt)
 	progress, done := progressOn(cmd.ErrOrStderr())
 	err = o.Run(cmd.Context(), src, progress)
@@ -129,10 +132,11 @@ type seen interface {
 // what was seen says what could not be read.
 func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen, error) {
 	if in.from != "" {
-		o, err := in.observe(cmd, nil, nil)
+		o, err := in.observe(cmd)
 		if o == nil {
 			return nil, err
 		}
+		o.Audit() // if there are requests
 		ask(o, nil)
 		return o, err
 	}

@@ -102,8 +102,9 @@ func (w *wordFlags) load(ctx context.Context, progress func(stage string, done, 
 	return m, err
 }
 
-// speech loads what spells tokens for the checks, nil where nothing is given.
-func (w *wordFlags) speech(ctx context.Context) (explain.Speech, error) {
+// renderer loads what makes and spells tokens for the checks, nil where nothing is
+// given.
+func (w *wordFlags) renderer(ctx context.Context) (explain.Renderer, error) {
 	if !w.given() {
 		return nil, nil
 	}

@@ -377,10 +377,11 @@ func TestRequestReachesTheQuery(t *testing.T) {
 		cmd.SetContext(t.Context())
 		cmd.Flags().String("config", os.DevNull, "")
 		var q explain.Query
-		_, p, err := f.read(cmd, []string{arg}, false, &q)
+		about, err := f.read(cmd, []string{arg}, false, &q)
 		if err != nil {
 			t.Fatal(err)
 		}
+		p := about.prompt
 		if q.Named != "small" || q.Salt != "s" || q.LoRA != "a" || p.Salt != "s" || p.LoRA != "a" || len(q.Tokens) == 0 {
 			t.Errorf("%s: %+v, %+v", arg, q, p)
 		}

@@ -393,3 +393,37 @@ func FuzzAnswers(f *testing.F) {
 		}
 	})
 }
+
+// A chat is sent as it came, but for what asks for its answer.
+func TestProbeChat(t *testing.T) {
+	t.Parallel()
+	const answer = `{"choices":[{"finish_reason":null}],"nvext":{"worker_id":{"prefill_worker_id":7,"decode_worker_id":7},"token_ids":[5,6]}}`
+	s := &server{pages: map[string]page{
+		"GET /metrics": {http.StatusOK, golden(t, "metrics.txt")}, "POST /v1/chat/completions": {http.StatusOK, answer},
+	}}
+	got, err := s.client().ProbeChat(t.Context(), host, []byte(`{"stream":true,"n":3,"max_completion_tokens":9,"messages":[{"role":"user","content":"<hi>"}],"model":"m","tools":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(&remote.Choice{Prefill: "7/0", Decode: "7/0", Tokens: []wire.Token{5, 6}}, got); d != "" {
+		t.Errorf("choice (-want +got):\n%s", d)
+	}
+	s.sentOnly(t, "GET /metrics",
+		`POST /v1/chat/completions {"max_tokens":1,"messages":[{"role":"user","content":"\u003chi\u003e"}],"model":"m","nvext":{"annotations":["query_instance_id:"]},"tools":[]}`)
+	s.pages["POST /v1/chat/completions"] = page{http.StatusOK, `{"nvext":{"worker_id":{"prefill_worker_id":7}}}`}
+	for body, want := range map[string]string{
+		`{"model":"m","messages":[]}`: "holds no token ids",
+		`{"model":"m"}`:               "no JSON object with messages",
+		`[1]`:                         "no JSON object with messages",
+		`{"messages":[]}`:             "with its field model",
+	} {
+		if _, err := s.client().ProbeChat(t.Context(), host, []byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", body, err, want)
+		}
+	}
+	s.pages["GET /metrics"] = page{http.StatusOK, ""}
+	s.asked = nil
+	if _, err := s.client().ProbeChat(t.Context(), host, []byte(`{"model":"m","messages":[]}`)); err == nil || len(s.asked) != 1 {
+		t.Errorf("sent %q to what has no KV router", s.asked)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,15 @@ type probe struct {
 	Prompt []wire.Token `json:"prompt"`
 	Salt   string       `json:"cache_salt,omitempty"`
 	Most   int          `json:"max_tokens"`
-	NVExt  struct {
-		Annotations []string `json:"annotations"`
-	} `json:"nvext"`
+	NVExt  nvext        `json:"nvext"`
 }
+
+type nvext struct {
+	Annotations []string `json:"annotations"`
+}
+
+// queryOnly asks for a choice and nothing else.
+var queryOnly = nvext{[]string{"query_instance_id:"}}
 
 type probed struct {
 	Choices []struct {
@@ -51,16 +57,49 @@ func (c *Client) Probe(ctx context.Context, frontend string, p Prompt) (*Choice,
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if err := c.call(ctx, http.MethodGet, frontend, "metrics", nil, hasRouter); err != nil {
-		return nil, err
-	}
 	q := probe{Model: p.Model, Prompt: p.Tokens, Salt: p.Salt, Most: 1}
 	if p.LoRA != "" {
 		q.Model = p.LoRA
 	}
-	q.NVExt.Annotations = []string{"query_instance_id:"}
+	q.NVExt = queryOnly
+	return c.probe(ctx, frontend, "v1/completions", q)
+}
+
+// ProbeChat is Probe with a chat in place of its token ids, so that the frontend renders
+// and tokenizes it: the choice's Tokens are what it makes of it. body is that of a chat
+// completions request, which is sent whole but for what asks for its answer.
+func (c *Client) ProbeChat(ctx context.Context, frontend string, body []byte) (*Choice, error) {
+	// The order within fields is the client's, and shows in the prompt.
+	var q map[string]json.RawMessage
+	if json.Unmarshal(body, &q) != nil || len(q["messages"]) == 0 { // its error can hold what was found
+		return nil, errors.New("the chat is no JSON object with messages")
+	}
+	var model string
+	if json.Unmarshal(q["model"], &model) != nil || model == "" {
+		return nil, errors.New("a router is asked about a chat of one model: give the request with its field model")
+	}
+	for _, field := range []string{"stream", "stream_options", "n", "max_completion_tokens"} {
+		delete(q, field)
+	}
+	only, err := json.Marshal(queryOnly)
+	if err != nil {
+		return nil, err
+	}
+	q["max_tokens"], q["nvext"] = json.RawMessage("1"), only
+	out, err := c.probe(ctx, frontend, "v1/chat/completions", q)
+	if err == nil && len(out.Tokens) == 0 {
+		err = errors.New("the frontend's answer holds no token ids: this needs Dynamo 1.6")
+	}
+	return out, err
+}
+
+// probe sends a question to a frontend that has a KV router.
+func (c *Client) probe(ctx context.Context, frontend, path string, q any) (*Choice, error) {
+	if err := c.call(ctx, http.MethodGet, frontend, "metrics", nil, hasRouter); err != nil {
+		return nil, err
+	}
 	var a probed
-	if err := c.post(ctx, frontend, "v1/completions", q, &a); err != nil {
+	if err := c.post(ctx, frontend, path, q, &a); err != nil {
 		return nil, err
 	}
 	out := a.NVExt.Worker.choice()

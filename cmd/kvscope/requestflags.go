@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kvscope/kvscope/explain"
+	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/wire"
+)
+
+// requestFlags name a log of served requests.
+type requestFlags struct {
+	path   string
+	rename []string
+}
+
+func (r *requestFlags) add(f *pflag.FlagSet, usage string) {
+	f.StringVar(&r.path, "requests", "", usage)
+	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
+}
+
+// served are the requests of a log, with the log's names that are others here.
+type served struct {
+	requests []explain.Request
+	names    map[string]wire.Replica
+}
+
+// read reads the log, if one is named; model makes tokens of what it holds, and is nil
+// without a tokenizer. damage is what could not be read beside the rest, err that
+// there is nothing.
+func (r *requestFlags) read(ctx context.Context, model explain.Renderer, args string) (log served, damage, err error) {
+	if log.names, err = parseMap(r.rename); err != nil || r.path == "" {
+		return log, nil, err
+	}
+	f, err := os.Open(r.path)
+	if err != nil {
+		return log, nil, inputError(err)
+	}
+	defer f.Close()
+	if model == nil {
+		log.requests, damage = explain.ReadRequests(f, r.path)
+	} else {
+		speller := explain.NewSpeller(model, prompt.RenderOptions{Kwargs: rawArgs(args)})
+		log.requests, damage = speller.ReadRequests(ctx, f, r.path)
+	}
+	if len(log.requests) == 0 {
+		return log, nil, inputError(damage)
+	}
+	return log, damage, nil
+}
