@@ -35,6 +35,11 @@ type Query struct {
 	Page *Page
 	// PrefillRate is how many tokens a replica computes in a second, 0 if unknown.
 	PrefillRate float64
+	// Contents and Session are those of a route.Request.
+	Contents []string
+	Session  string
+	// Others are asked the same as Config.
+	Others []*route.Config
 }
 
 // Edit is a value given by hand.
@@ -89,6 +94,8 @@ type Answer struct {
 	Given Given
 	// Asked is what live routers said of the prompt, filled in by who asked them.
 	Asked []Asked
+	// ByPolicy is what the query's Others say, in their order.
+	ByPolicy []ByPolicy
 }
 
 // Given is what a rule decides by.
@@ -183,7 +190,9 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 	if len(cands) == 0 {
 		return nil, fmt.Errorf("%w: no replica has been seen that serves the model", ErrNobody)
 	}
-	req := route.Request{Tokens: len(q.Tokens), Pool: q.Pool}
+	req := route.Request{
+		Tokens: len(q.Tokens), Pool: q.Pool, At: f.Now, Model: model, Session: q.Session, Contents: q.Contents, IDs: q.Tokens,
+	}
 	if req.BlockSize, req.Bigram = form(cands, q.BlockSize); req.BlockSize == 0 {
 		return nil, fmt.Errorf("%w: no replica has said its block size: give it, or wait for a cache event", ErrNobody)
 	}
@@ -337,7 +346,7 @@ func (a *Answer) decide(req *route.Request, cands []candidate, q Query) error {
 	slices.SortStableFunc(a.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(uint(a.Rank-1), uint(b.Rank-1)), cmp.Compare(a.Replica, b.Replica)) // rank 0 comes last
 	})
-	return nil
+	return a.others(q.Others)
 }
 
 // scored joins what the rule made of a candidate with what is known of it.

@@ -79,6 +79,22 @@ type Media struct {
 }
 
 // note adds a note, once.
+// Contents are the texts of all messages in their order, or the prompt, as routers
+// read them that know no template.
+func (r *Request) Contents() []string {
+	if len(r.Messages) == 0 {
+		if r.Text == "" {
+			return nil
+		}
+		return []string{r.Text}
+	}
+	var out []string
+	for i := range r.Messages {
+		out = append(out, r.Messages[i].Texts()...)
+	}
+	return out
+}
+
 func (r *Request) note(format string, args ...any) {
 	if s := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, s) {
 		r.Notes = append(r.Notes, s)

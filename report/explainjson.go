@@ -35,6 +35,24 @@ type jsonExplain struct {
 	Diverges *jsonDiverges  `json:"divergence"`
 	Notes    []string       `json:"notes"`
 	Asked    []jsonAsked    `json:"asked"`
+	// ByPolicy is what every policy says, where all were asked.
+	ByPolicy []jsonByPolicy `json:"by_policy,omitempty"`
+}
+
+// jsonByPolicy is where one policy would send the prompt: choice as above with the
+// probabilities of each, recomputed_tokens those that are expected to be computed
+// anew, null where nobody is eligible. It is guessed where the router goes by what it
+// remembers, for which what the replicas hold stands in.
+type jsonByPolicy struct {
+	Policy     string         `json:"policy"`
+	System     string         `json:"system"`
+	Sticks     string         `json:"affinity"`
+	Choice     []wire.Replica `json:"choice"`
+	Chances    []float64      `json:"probabilities"`
+	Guessed    bool           `json:"guessed"`
+	Recomputed *float64       `json:"recomputed_tokens"`
+	Why        string         `json:"why"`
+	Trace      []string       `json:"trace"`
 }
 
 // jsonAsked is what a live router said; a choice is empty where it was not asked
@@ -160,6 +178,14 @@ func ExplainJSON(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 			row.Differences = append(row.Differences, jsonDifference(d))
 		}
 		j.Asked = append(j.Asked, row)
+	}
+	for i := range a.ByPolicy {
+		p := &a.ByPolicy[i]
+		row := jsonByPolicy{p.Policy, p.System, p.Sticks.String(), full(p.Choice), full(p.Chances), p.Guessed, nil, p.Why, full(p.Trace)}
+		if len(p.Choice) > 0 {
+			row.Recomputed = &p.Anew
+		}
+		j.ByPolicy = append(j.ByPolicy, row)
 	}
 	if d := a.Divergence; d != nil {
 		j.Diverges = &jsonDiverges{d.Token, d.Block, d.Replica, d.Known, d.Lost, d.Foreign, nil}

@@ -30,9 +30,13 @@ func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 	if asked.Encoder != "" {
 		fmt.Fprintf(&b, "Read as %s.\n\n", Prompt(asked))
 	}
-	candidateTable(&b, a)
-	candidateNotes(&b, a)
-	flips(&b, a)
+	if len(a.ByPolicy) > 0 {
+		policyTable(&b, a)
+	} else {
+		candidateTable(&b, a)
+		candidateNotes(&b, a)
+		flips(&b, a)
+	}
 	divergence(&b, a)
 	routers(&b, a)
 	settings(&b, a)

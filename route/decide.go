@@ -27,15 +27,25 @@ type input struct {
 	keys     []key
 	out      []string // by candidate: why it was taken out
 	filters  []string
+	// mem is what a Router remembers, nil where one prompt alone is asked about:
+	// then what the candidates hold stands in for what the router believes of them.
+	mem memory
+	// ordered says that the candidates come in the system's own order, and quiet
+	// that nobody reads filters.
+	ordered, quiet bool
 }
 
-// Decide asks a rule where a request goes.
+// Decide asks a rule where a request goes, of a router that remembers nothing.
 func Decide(cfg *Config, req *Request, cands []Candidate) (Decision, error) {
+	return (&input{cfg: cfg}).decide(req, cands)
+}
+
+func (in *input) decide(req *Request, cands []Candidate) (Decision, error) {
+	p := in.cfg.policy
 	if err := check(req, cands); err != nil {
-		return Decision{}, fmt.Errorf("a request that %s cannot be asked about: %w", cfg.policy.Name, err)
+		return Decision{}, fmt.Errorf("a request that %s cannot be asked about: %w", p.Name, err)
 	}
-	p := cfg.policy
-	in := newInput(cfg, req, cands)
+	in.begin(req, cands)
 	p.rank(in)
 	d := Decision{Policy: p.Name, Candidates: make([]Scored, len(cands)), then: p.then}
 	for i := range cands {
@@ -91,6 +101,15 @@ func (d *Decision) outcome() string {
 	return fmt.Sprintf("any of %d candidates is drawn, the likeliest is %s", len(d.Choice), join(d.Names(d.Choice[:1])))
 }
 
+// listed is what breaks a tie where the system takes the first of its list: the
+// position of an eligible candidate, or 0 where that order is not known.
+func (in *input) listed(at int) float64 {
+	if in.ordered {
+		return float64(at)
+	}
+	return 0
+}
+
 // uniform gives the ties of the best key equal chances.
 func (in *input) uniform(p []float64) {
 	best, ties := in.best()
@@ -114,9 +133,12 @@ func (in *input) best() (best key, ties int) {
 	return best, ties
 }
 
-// newInput filters the candidates.
-func newInput(cfg *Config, req *Request, cands []Candidate) *input {
-	in := &input{cfg: cfg, req: req, cands: cands, out: make([]string, len(cands))}
+// begin takes a question in and filters the candidates.
+func (in *input) begin(req *Request, cands []Candidate) {
+	in.req, in.cands = req, cands
+	in.out = slices.Grow(in.out[:0], len(cands))[:len(cands)]
+	clear(in.out)
+	in.eligible, in.filters = in.eligible[:0], nil
 	for _, f := range filters {
 		if !f.asked(in) {
 			continue
@@ -128,14 +150,23 @@ func newInput(cfg *Config, req *Request, cands []Candidate) *input {
 				out++
 			}
 		}
-		in.filters = append(in.filters, fmt.Sprintf("%s: %d taken out", f.name, out))
+		if !in.quiet {
+			in.filters = append(in.filters, fmt.Sprintf("%s: %d taken out", f.name, out))
+		}
 	}
 	for i := range cands {
 		if in.out[i] == "" {
 			in.eligible = append(in.eligible, i)
 		}
 	}
-	in.keys = make([]key, len(in.eligible))
+	in.keys = slices.Grow(in.keys[:0], len(in.eligible))[:len(in.eligible)]
+	clear(in.keys)
+}
+
+// newInput begins a question to a rule that remembers nothing.
+func newInput(cfg *Config, req *Request, cands []Candidate) *input {
+	in := &input{cfg: cfg}
+	in.begin(req, cands)
 	return in
 }
 

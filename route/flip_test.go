@@ -208,9 +208,9 @@ func TestEdit(t *testing.T) {
 		load     Load
 		match    [wire.NumTiers]int
 	}{
-		"an address":       {"tcp://h:1:active_requests", "9", 0, Load{LoadKnown, 1, 2, 0, 9}, tiers.Match},
-		"blocks":           {"tcp://h:1:active_decode_blocks", "0", 0, Load{LoadKnown, 1, 0, 0, 3}, tiers.Match},
-		"an unknown load":  {"b:active_prefill_tokens", "5", 1, Load{LoadKnown, 5, 0, 0, 0}, unknown.Match},
+		"an address":       {"tcp://h:1:active_requests", "9", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Prefix: 0, Requests: 9}, tiers.Match},
+		"blocks":           {"tcp://h:1:active_decode_blocks", "0", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 0, Prefix: 0, Requests: 3}, tiers.Match},
+		"an unknown load":  {"b:active_prefill_tokens", "5", 1, Load{State: LoadKnown, PrefillTokens: 5, Blocks: 0, Prefix: 0, Requests: 0}, unknown.Match},
 		"evicted in front": {"tcp://h:1:matched_blocks", "2", 0, tiers.Load, [wire.NumTiers]int{2}},
 		"evicted below":    {"tcp://h:1:matched_blocks", "4", 0, tiers.Load, [wire.NumTiers]int{3, 1}},
 		"stored":           {"tcp://h:1:matched_blocks", "8", 0, tiers.Load, [wire.NumTiers]int{3, 2, 0, 3}},

@@ -9,6 +9,10 @@ import (
 // Policy is one router's rule.
 type Policy struct {
 	Name string
+	// System is the router that has it, with its version.
+	System string
+	// Sticks is what holds a prompt to a replica.
+	Sticks Affinity
 	// Rule is the rule in one line.
 	Rule string
 	// settings are what it can be configured with.
@@ -19,6 +23,8 @@ type Policy struct {
 	// infer adds what a layer of settings implies, finish what all of them do.
 	infer  func(c *Config, layer []Setting)
 	finish func(c *Config)
+	// memory makes what a Router of this policy remembers; nil for nothing.
+	memory func(c *Config) memory
 	// rank fills the keys of the eligible candidates.
 	rank func(in *input)
 	// tell fills the terms and the words of an eligible candidate.
@@ -31,10 +37,27 @@ type Policy struct {
 	then  string
 }
 
+// Affinity is what a policy holds a prompt to a replica by.
+type Affinity uint8
+
+// The affinities, each more faithful to the caches than the one before.
+const (
+	LoadOnly        Affinity = iota // nothing
+	SessionAffinity                 // a key that the client sends
+	PrefixAffinity                  // what the router remembers of earlier prompts
+	CacheAffinity                   // what the engines announce of their caches
+)
+
+var affinityWords = [...]string{"load only", "session affinity", "prefix affinity", "KV-cache affinity"}
+
+func (a Affinity) String() string { return affinityWords[min(int(a), len(affinityWords)-1)] }
+
 // policies is the table of rules.
 var policies = []Policy{
 	{
 		Name:     "dynamo",
+		System:   "Dynamo 1.6.1",
+		Sticks:   CacheAffinity,
 		Rule:     "lowest cost = prefill_load_scale * max(0, raw_prefill_blocks - overlap_credit_blocks) + decode_blocks + active_request_cost_blocks",
 		settings: dynamoSettings,
 		affinity: true,
@@ -47,6 +70,8 @@ var policies = []Policy{
 	},
 	{
 		Name:     "dynamo-two-tier-cost-fn",
+		System:   "Dynamo 1.6.1",
+		Sticks:   CacheAffinity,
 		Rule:     "the least loaded if the loads differ much, else the least loaded of those with the longest overlap if it is long, else the least loaded",
 		settings: twoTierSettings,
 		rank:     rankTwoTier,
@@ -55,35 +80,52 @@ var policies = []Policy{
 		then:     "active_requests",
 	},
 	{
-		Name:  "affinity",
-		Rule:  "the longest match, whatever the load",
-		rank:  rankAffinity,
-		tell:  tellAffinity,
-		steps: noSteps,
+		Name:   "affinity",
+		System: "a yardstick",
+		Sticks: CacheAffinity,
+		Rule:   "the longest match, whatever the load",
+		rank:   rankAffinity,
+		tell:   tellAffinity,
+		steps:  noSteps,
 	},
 	{
-		Name:  "least-loaded",
-		Rule:  "the fewest active requests, whatever the match",
-		rank:  rankLeastLoaded,
-		tell:  tellLeastLoaded,
-		steps: noSteps,
+		Name:   "least-loaded",
+		System: "a yardstick",
+		Sticks: LoadOnly,
+		Rule:   "the fewest active requests, whatever the match",
+		rank:   rankLeastLoaded,
+		tell:   tellLeastLoaded,
+		steps:  noSteps,
 	},
 	{
 		Name:     "round-robin",
+		System:   "a yardstick",
+		Sticks:   LoadOnly,
 		Rule:     "one after the other, in the order given",
 		settings: roundRobinSettings,
+		memory:   newRobin,
 		rank:     rankRoundRobin,
 		tell:     tellRoundRobin,
 		steps:    roundRobinSteps,
 	},
 	{
 		Name:    "power-of-two",
+		System:  "a yardstick",
+		Sticks:  LoadOnly,
 		Rule:    "of two candidates drawn at random, the one with fewer active requests",
 		rank:    rankLeastLoaded,
 		tell:    tellLeastLoaded,
 		chances: powerOfTwoChances,
 		steps:   powerOfTwoSteps,
 	},
+
+	// SGLang's routers: sglang*.go.
+
+	// Ray Serve LLM: ray*.go.
+
+	// llm-d: llmd*.go.
+
+	// AIBrix, the vLLM production stack and TensorRT-LLM: a file each.
 }
 
 // policyTypes are the names of policies in Dynamo's policy file.

@@ -42,15 +42,31 @@ const robinTurn = 0
 
 var roundRobinSettings = []setting{robinTurn: {name: "turn", def: "", kind: optional}}
 
-// rankRoundRobin counts the turns until a candidate's own. Where the router
-// stands is not known unless it is said, so then each can be next.
+// robin is whose turn it is.
+type robin struct{ turn int }
+
+func newRobin(c *Config) memory { return &robin{int(c.num(robinTurn))} }
+
+func (r *robin) took(*input, int) { r.turn++ }
+
+// robinStands gives the number of the turn. Where the router stands is not known
+// unless it is said, so then each can be next.
+func robinStands(in *input) (turn int, known bool) {
+	if r, ok := in.mem.(*robin); ok {
+		return r.turn, true
+	}
+	return int(in.cfg.num(robinTurn)), in.cfg.given(robinTurn)
+}
+
+// rankRoundRobin counts the turns until a candidate's own.
 func rankRoundRobin(in *input) {
-	if !in.cfg.given(robinTurn) {
+	turn, known := robinStands(in)
+	if !known {
 		return
 	}
 	size := len(in.eligible)
 	for n := range in.eligible {
-		turn := int(min(in.cfg.num(robinTurn), maxCount)) % size
+		turn := turn % size
 		in.keys[n] = key{cost: float64((n - turn + size) % size)}
 	}
 }
@@ -61,7 +77,7 @@ func tellRoundRobin(_ *input, _ int, s *Scored) {
 }
 
 func roundRobinSteps(in *input) []string {
-	if in.cfg.given(robinTurn) {
+	if _, known := robinStands(in); known {
 		return nil
 	}
 	return []string{"where the router stands is not known: each can be next (the setting turn says it)"}

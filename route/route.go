@@ -37,8 +37,11 @@ type Load struct {
 	// Blocks are the distinct blocks of active requests, and Prefix says how many
 	// of the prompt's own blocks, from its first one on, are among them.
 	Blocks, Prefix int
-	// Requests are the active ones, waiting or running.
-	Requests int
+	// Requests are the active ones, waiting or running, and Waiting those of them
+	// that wait in the engine's queue.
+	Requests, Waiting int
+	// Usage is the share of the KV cache in use, 0 to 1.
+	Usage float64
 }
 
 // Candidate is one replica that a request could go to.
@@ -99,6 +102,22 @@ type Request struct {
 	PreferredTaints map[string]float64
 	// Pinned is where the request must go, and Affinity where its session went.
 	Pinned, Affinity wire.Replica
+	// At is when it comes, on any clock that goes on; 0 does for one alone.
+	At wire.Time
+	// Model is the model's name, and Session the key that holds it to a worker,
+	// as its client sends it in a header; "" for none.
+	Model, Session string
+	// Output is how many tokens it may generate at most, 0 if not said.
+	Output int
+	// Contents are the texts of its messages, or its prompt, for routers that read
+	// text. Each joins them in its own way, and none reads the roles.
+	Contents []string
+	// IDs are its tokens, for routers that hash them.
+	IDs []wire.Token
+	// Symbols stand for text and tokens in a workload that has neither: equal
+	// symbols are equal pieces, of Width tokens each but for the last one.
+	Symbols []rune
+	Width   int
 }
 
 // Blocks is the number of the prompt's complete blocks, which are hashed.
@@ -138,7 +157,10 @@ func check(r *Request, cands []Candidate) error {
 		}
 		seen[c.Replica] = true
 		l := &c.Load
-		for _, n := range append([]int{c.Shared, l.PrefillTokens, l.Blocks, l.Prefix, l.Requests}, c.Match[:]...) {
+		if math.IsNaN(l.Usage) || l.Usage < 0 || l.Usage > 1 {
+			return fmt.Errorf("%s: a KV cache usage that is no share: give a number from 0 to 1", wire.Printable(string(c.Replica)))
+		}
+		for _, n := range append([]int{c.Shared, l.PrefillTokens, l.Blocks, l.Prefix, l.Requests, l.Waiting}, c.Match[:]...) {
 			if n < 0 || n > maxCount {
 				return fmt.Errorf("%s: a count of %d: counts go from 0 to 2^48", wire.Printable(string(c.Replica)), n)
 			}

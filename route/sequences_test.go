@@ -205,9 +205,9 @@ func TestSequencesApply(t *testing.T) {
 		a    wire.Activity
 		want Load
 	}{
-		{wire.Activity{Kind: wire.RequestAdded, Request: "x", Replica: "5/0", Blocks: []uint64{1, 2}, PrefillTokens: 7}, Load{LoadKnown, 7, 2, 1, 1}},
-		{wire.Activity{Kind: wire.PrefillCompleted, Request: "x", Replica: "5/0"}, Load{LoadKnown, 0, 2, 1, 1}},
-		{wire.Activity{Kind: wire.BadActivity}, Load{LoadKnown, 0, 2, 1, 1}},
+		{wire.Activity{Kind: wire.RequestAdded, Request: "x", Replica: "5/0", Blocks: []uint64{1, 2}, PrefillTokens: 7}, Load{State: LoadKnown, PrefillTokens: 7, Blocks: 2, Prefix: 1, Requests: 1}},
+		{wire.Activity{Kind: wire.PrefillCompleted, Request: "x", Replica: "5/0"}, Load{State: LoadKnown, PrefillTokens: 0, Blocks: 2, Prefix: 1, Requests: 1}},
+		{wire.Activity{Kind: wire.BadActivity}, Load{State: LoadKnown, PrefillTokens: 0, Blocks: 2, Prefix: 1, Requests: 1}},
 		{wire.Activity{Kind: wire.RequestFreed, Request: "x"}, Load{State: LoadKnown}},
 	} {
 		s.Apply(1, &step.a)

@@ -27,6 +27,7 @@ type explainFlags struct {
 	set                   []string
 	rate                  float64
 	blockSize             int
+	session               string
 }
 
 func newExplain() *cobra.Command {
@@ -51,6 +52,9 @@ say, each of which wins over those before; --set wins over all:
   --set REPLICA:active_requests=3       a load: active_prefill_tokens,
                                         active_decode_blocks, active_requests
   --set REPLICA:matched_blocks=12       what it holds of the prompt
+
+--policy all puts the prompt to every router's rule at once: where each would send
+it, why, and how many tokens would be computed anew.
 
 With --ask-router, --ask-indexer, --ask-selector and --trace the answers of a running
 router stand beside ours, and why they differ. Its workers are joined with replicas
@@ -109,6 +113,8 @@ indexer names, or by --map.`,
 	fl.StringVar(&f.model, "model", "", "model that the prompt is for; needed where the fleet serves several")
 	fl.IntVar(&f.blockSize, "block-size", 0, "router's block size in tokens (default that of most replicas); needed where no replica tells its own")
 	f.router.add(fl)
+	fl.Lookup("policy").Usage += "; all asks every one, each with its own defaults but that of --router-flags"
+	fl.StringVar(&f.session, "session", "", "key that holds the conversation to a replica, for policies that go by one")
 	fl.StringArrayVar(&f.set, "set", nil, "change a value: SETTING=VALUE or REPLICA:FIELD=VALUE; may be repeated")
 	fl.StringVar(&f.page, "router-metrics", "", "router's metrics page with the loads that it booked: URL, which is fetched once, or file")
 	f.ask.add(fl)
@@ -134,7 +140,12 @@ func (f *explainFlags) query(cmd *cobra.Command, in *input) (explain.Query, erro
 	if err != nil {
 		return fail("%w", err)
 	}
-	q := explain.Query{Model: f.model, BlockSize: f.blockSize, Config: &cfg, Pool: pool, PrefillRate: f.rate}
+	q := explain.Query{Model: f.model, BlockSize: f.blockSize, Config: &cfg, Pool: pool, PrefillRate: f.rate, Session: f.session}
+	if f.router.all() {
+		if q.Others, err = f.router.others(os.Getenv); err != nil {
+			return fail("%w", err)
+		}
+	}
 	for _, s := range f.set {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok || key == "" {
@@ -207,7 +218,7 @@ func (f *explainFlags) read(cmd *cobra.Command, args []string, taken bool, q *ex
 	case p.Tokens == nil:
 		return out, usageError("%s: there is nothing to look for: %s", what, firstOf(strings.Join(p.Notes, "; "), "it is empty"))
 	}
-	q.Tokens, q.Named, q.LoRA, q.Salt = p.Tokens, r.Model, p.LoRA, p.Salt
+	q.Tokens, q.Named, q.LoRA, q.Salt, q.Contents = p.Tokens, r.Model, p.LoRA, p.Salt, r.Contents()
 	out.request, out.prompt = r, p
 	return out, f.sends(&out)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,6 +39,36 @@ const (
 	modeFlag     = "--router-mode"
 )
 
+// allPolicies is the name that stands for every policy.
+const allPolicies = "all"
+
+func (f *routerFlags) all() bool { return f.policy == allPolicies }
+
+// others configures every policy, the router's own with all that is known of it.
+func (f *routerFlags) others(getenv func(string) string) ([]*route.Config, error) {
+	own, _, err := f.config(getenv)
+	if err != nil {
+		return nil, err
+	}
+	var out []*route.Config
+	for _, name := range route.Policies() {
+		if name == own.Policy().Name {
+			out = append(out, &own)
+			continue
+		}
+		p, err := route.Named(name)
+		if err != nil {
+			return nil, err
+		}
+		cfg, err := p.Configure(route.Sources{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &cfg)
+	}
+	return out, nil
+}
+
 // config joins all that is known of a router's configuration.
 func (f *routerFlags) config(getenv func(string) string) (cfg route.Config, pool route.Pool, err error) {
 	fail := func(err error) (route.Config, route.Pool, error) { return route.Config{}, 0, err }
@@ -46,6 +77,9 @@ func (f *routerFlags) config(getenv func(string) string) (cfg route.Config, pool
 		return fail(fmt.Errorf("--pool %q: give one of %s", f.pool, strings.Join(poolNames(), ", ")))
 	}
 	name, path, from := f.policy, f.file, "--router-config"
+	if f.all() {
+		name = "" // the router's own comes first, and the others beside it
+	}
 	if path == "" {
 		path, from = getenv(fileVariable), fileVariable
 	}
@@ -88,7 +122,10 @@ func (f *routerFlags) config(getenv func(string) string) (cfg route.Config, pool
 // known is the router where flags say anything of it, else nil: the variables alone
 // may be those of any program.
 func (f *routerFlags) known(getenv func(string) string) (*diagnose.Router, error) {
-	if f.policy+f.flags+f.file == "" {
+	switch {
+	case f.all():
+		return nil, errors.New("--policy all: name the one of the router that is there")
+	case f.policy+f.flags+f.file == "":
 		return nil, nil
 	}
 	cfg, _, err := f.config(getenv)
