@@ -20,6 +20,8 @@ type Policy struct {
 	// affinity says that an eligible candidate that a session went to before is
 	// the only one looked at.
 	affinity bool
+	// queue says that it reads the engines' queues and the usage of their caches.
+	queue bool
 	// infer adds what a layer of settings implies, finish what all of them do.
 	infer  func(c *Config, layer []Setting)
 	finish func(c *Config)
@@ -36,6 +38,10 @@ type Policy struct {
 	steps func(in *input) []string
 	then  string
 }
+
+// ReadsQueue says whether a rule goes by how many requests wait in an engine's
+// queue and how full its cache is.
+func (p *Policy) ReadsQueue() bool { return p.queue }
 
 // Affinity is what a policy holds a prompt to a replica by.
 type Affinity uint8
