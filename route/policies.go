@@ -130,6 +130,32 @@ var policies = []Policy{
 	// Ray Serve LLM: ray*.go.
 
 	// llm-d: llmd*.go.
+	{
+		Name:     "llm-d-precise",
+		System:   "llm-d-router 0.10",
+		Sticks:   CacheAffinity,
+		Rule:     "highest score = the sum of weight * scorer: the share of the prompt that is cached, by cache events, the queue and the cache's usage",
+		settings: llmdPreciseSettings,
+		queue:    true,
+		memory:   newLLMDPrecise,
+		rank:     llmdPrecise.rank,
+		tell:     llmdPrecise.tell,
+		chances:  llmdChances,
+		steps:    llmdPreciseSteps,
+	},
+	{
+		Name:     "llm-d-approximate",
+		System:   "llm-d-router 0.10",
+		Sticks:   PrefixAffinity,
+		Rule:     "highest score = the sum of weight * scorer: the queue, the cache's usage and the share of the prompt that was sent there before",
+		settings: llmdApproximateSettings,
+		queue:    true,
+		memory:   newLLMDApproximate,
+		rank:     llmdApproximate.rank,
+		tell:     llmdApproximate.tell,
+		chances:  llmdChances,
+		steps:    llmdApproximateSteps,
+	},
 
 	// AIBrix, the vLLM production stack and TensorRT-LLM: a file each.
 }
