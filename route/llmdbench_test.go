@@ -18,7 +18,7 @@ func BenchmarkRouters(b *testing.B) {
 			prompts[s] = append(prompts[s], rune(s*turns+i))
 		}
 	}
-	for _, name := range []string{"llm-d-precise", "llm-d-approximate"} {
+	for _, name := range []string{"llm-d-precise", "llm-d-approximate", "trtllm-kv-cache-aware", "trtllm-load-balancing"} {
 		b.Run(name, func(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			r := NewRouter(*configured(b, name), rng)

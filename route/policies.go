@@ -158,6 +158,30 @@ var policies = []Policy{
 	},
 
 	// AIBrix, the vLLM production stack and TensorRT-LLM: a file each.
+	{
+		Name:     "trtllm-kv-cache-aware",
+		System:   "TensorRT-LLM 00895e31",
+		Sticks:   CacheAffinity,
+		Rule:     "highest score = matched tokens / padded tokens - active requests / max_batch_size; ties go round",
+		settings: trtCacheSettings,
+		memory:   newRobin,
+		rank:     rankTRTCache,
+		tell:     tellTRTCache,
+		steps:    trtCacheSteps,
+		then:     "turns_to_wait",
+	},
+	{
+		Name:     "trtllm-load-balancing",
+		System:   "TensorRT-LLM 00895e31",
+		Sticks:   LoadOnly,
+		Rule:     "the fewest active requests; ties go round",
+		settings: trtLoadSettings,
+		memory:   newRobin,
+		rank:     rankTRTLoad,
+		tell:     tellLeastLoaded,
+		steps:    trtSteps,
+		then:     "turns_to_wait",
+	},
 }
 
 // policyTypes are the names of policies in Dynamo's policy file.

@@ -29,6 +29,7 @@ var termHeads = map[string]string{
 	"missing_blocks": "missing", "active_requests": "requests", "turns_to_wait": "turns", "device_overlap_blocks": "overlap",
 	"queue-scorer": "queue", "kv-cache-utilization-scorer": "usage", "prefix-cache-scorer": "prefix", "running-requests-size-scorer": "running",
 	"load-aware-scorer": "load", "active-request-scorer": "active", "token-load-scorer": "tokens", "no-hit-lru-scorer": "no hit",
+	"matched_tokens": "matched",
 }
 
 // whatIfColumn is a column of the table, strip and name left out.
