@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -357,6 +358,37 @@ func TestLLMDSteps(t *testing.T) {
 		d, err := r.Decide(&req, tt.cands)
 		if got := strings.Join(d.Trace, "\n"); err != nil || name != "the picker" && strings.Contains(got, tt.want) {
 			t.Errorf("%s: a router that remembers: %s, %v", name, got, err)
+		}
+	}
+}
+
+// TestLLMDPages holds the pages' tables of settings against the program's.
+func TestLLMDPages(t *testing.T) {
+	t.Parallel()
+	for file, settings := range map[string][]setting{
+		"llm-d.md":        slices.Concat(llmdPreciseSettings[llmdPicker:], llmdApproximateSettings[llmdOwn:]),
+		"tensorrt-llm.md": trtCacheSettings,
+	} {
+		page, err := os.ReadFile("../docs/routers/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range settings {
+			row := strings.ReplaceAll(fmt.Sprintf("| `%s` | %s |", s.name, s.def), "|  |", "| |")
+			if !strings.Contains(string(page), row) {
+				t.Errorf("%s has not\n%s", file, row)
+			}
+		}
+		if file != "llm-d.md" {
+			continue
+		}
+		for at, s := range llmdScorers {
+			row := fmt.Sprintf(" | %s, %s |", llmdApproximateSettings[at].def, llmdPreciseSettings[at].def)
+			if !slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
+				return strings.HasPrefix(line, "| `"+s.name+"` | ") && strings.HasSuffix(line, row)
+			}) {
+				t.Errorf("%s has no row of %s with%s", file, s.name, row)
+			}
 		}
 	}
 }
