@@ -12,6 +12,7 @@ const (
 	cborBytes = 2 << 5
 	cborText  = 3 << 5
 	cborArray = 4 << 5
+	cborMap   = 5 << 5
 	cborNull  = 0xf6
 )
 

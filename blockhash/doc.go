@@ -6,7 +6,8 @@
 // handle, valid within one [Recipe]: an algorithm together with the root that
 // its chains start from. [Identify] finds the recipe of a replica from one
 // store that begins at the root, and [Chain] then computes the handles that
-// this replica would give to any other tokens.
+// this replica would give to any other tokens. Names that a router gives are of
+// neither kind: [LLMDKeys].
 //
 // Everything is pure and bounded by the length of its input; no input panics.
 package blockhash

@@ -367,6 +367,11 @@ func (c *candidate) scored(s route.Scored, given, edited *route.Candidate, req *
 		out.Note = join(out.Note, fmt.Sprintf("it can use %s of them: a group of its cache lacks its part", wire.Counted(c.match.Tiers[wire.Device], "block")))
 	}
 	out.Load.Load = edited.Load
+	if !q.Config.Policy().ReadsQueue() {
+		out.Load.Missing = slices.DeleteFunc(slices.Clone(out.Load.Missing), func(field string) bool {
+			return field == loadFields[waiting] || field == loadFields[usage]
+		})
+	}
 	for _, field := range loadFields {
 		if slices.ContainsFunc(q.Edits, func(e Edit) bool { return e.Key == string(s.Replica)+":"+field }) {
 			out.Load.edited(field)

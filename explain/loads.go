@@ -193,8 +193,26 @@ const (
 // of gives a replica's load as a request with these sequence hashes sees it: what
 // routers booked if they tell; else, field by field, what a router's page says or
 // the engine's own metrics do. An engine counts blocks that it generates too, and
-// says nothing of prompt tokens.
+// says nothing of prompt tokens. Its queue and the usage of its cache nobody else
+// tells: they are always its own, and From is about the rest.
 func (l *Loads) of(now wire.Time, r *Replica, page *Page, sequence []uint64) Load {
+	out := l.active(now, r, page, sequence)
+	engine := ofEngine(r)
+	fresh := now-engine.at <= StaleAfter || out.State == route.LoadStale
+	tell := func(field int, to func(v float64)) {
+		if v := engine.is[field]; fresh && v >= 0 {
+			to(v)
+			return
+		}
+		out.Missing = append(out.Missing, loadFields[field])
+	}
+	tell(waiting, func(v float64) { out.Waiting = int(math.Round(min(v, math.MaxInt32))) })
+	tell(usage, func(v float64) { out.Usage = min(v, 1) })
+	return out
+}
+
+// active is the load but for the engine's queue and usage.
+func (l *Loads) active(now wire.Time, r *Replica, page *Page, sequence []uint64) Load {
 	if ok, lacks := l.booking(now); ok {
 		l.book.Expire(now)
 		out := Load{Load: l.book.Load(r.Name, sequence), From: fromPlane, At: now, Note: lacks}
@@ -232,7 +250,15 @@ func (l *Loads) of(now wire.Time, r *Replica, page *Page, sequence []uint64) Loa
 }
 
 // loadFields are the fields of a load, as route.EditFields names them.
-var loadFields = [...]string{"active_prefill_tokens", "active_decode_blocks", "active_requests"}
+var loadFields = [...]string{
+	"active_prefill_tokens", "active_decode_blocks", "active_requests", waiting: "waiting_requests", usage: "kv_cache_usage",
+}
+
+// The fields that an engine alone tells.
+const (
+	waiting = iota + 3
+	usage
+)
 
 // told is what one source says of the fields of a load; negative is nothing.
 type told struct {
@@ -241,8 +267,10 @@ type told struct {
 	is   [len(loadFields)]float64
 }
 
+var nothing = [len(loadFields)]float64{-1, -1, -1, -1, -1}
+
 func (p *Page) about(name wire.Replica, now wire.Time) told {
-	out := told{from: fromPage, at: now, is: [...]float64{-1, -1, -1}}
+	out := told{from: fromPage, at: now, is: nothing}
 	if p == nil {
 		return out
 	}
@@ -251,7 +279,7 @@ func (p *Page) about(name wire.Replica, now wire.Time) told {
 	}
 	for _, w := range p.Workers {
 		if w.Replica == name {
-			out.is = [...]float64{w.PrefillTokens, w.Blocks, w.Requests}
+			out.is = [...]float64{w.PrefillTokens, w.Blocks, w.Requests, waiting: -1, usage: -1}
 		}
 	}
 	return out
@@ -269,11 +297,12 @@ func (l *Load) edited(field string) {
 }
 
 func ofEngine(r *Replica) told {
-	out := told{from: fromMetrics, at: r.Load.At, is: [...]float64{-1, -1, -1}}
+	out := told{from: fromMetrics, at: r.Load.At, is: nothing}
 	if !r.Load.Known {
 		return out
 	}
 	out.is[2] = r.Load.Running + r.Load.Waiting
+	out.is[waiting], out.is[usage] = r.Load.Waiting, r.Load.KVUsage
 	if r.Capacity > 0 {
 		out.is[1] = r.Load.KVUsage * float64(r.Capacity)
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -54,12 +55,13 @@ func booking(at wire.Time, publisher, seq uint64, what, request, worker string, 
 
 // shown is a load in short.
 func shown(l Load) string {
-	return fmt.Sprintf("%s %d/%d/%d of %d from %q without %s", l.State, l.PrefillTokens, l.Blocks, l.Prefix, l.Requests, l.From, strings.Join(l.Missing, ","))
+	return fmt.Sprintf("%s %d/%d/%d of %d from %q without %s; %d wait, usage %v",
+		l.State, l.PrefillTokens, l.Blocks, l.Prefix, l.Requests, l.From, strings.Join(l.Missing, ","), l.Waiting, l.Usage)
 }
 
 func TestBookings(t *testing.T) {
 	t.Parallel()
-	const books = `from "the routers' bookings" without `
+	const books = `from "the routers' bookings" without waiting_requests,kv_cache_usage; 0 wait, usage 0`
 	link := func(state wire.LinkState) wire.Record {
 		return wire.Record{At: 2 * second, Replica: "nats/load", Kind: wire.Link, Link: state}
 	}
@@ -69,10 +71,10 @@ func TestBookings(t *testing.T) {
 		want string
 		note string
 	}{
-		"nothing": {nil, 9 * second, `unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests`, ""},
+		"nothing": {nil, 9 * second, `unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests,waiting_requests,kv_cache_usage; 0 wait, usage 0`, ""},
 		"workers alone": {
 			[]wire.Record{booking(second, 1, 0, "done", "q", "7")},
-			9 * second, `unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests`, "",
+			9 * second, `unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests,waiting_requests,kv_cache_usage; 0 wait, usage 0`, "",
 		},
 		"from the first message on": {
 			[]wire.Record{booking(second, 1, 0, "add", "q", "7", 11, 12), booking(second, 1, 1, "add", "p", "7", 11, 13), booking(second, 2, 5, "done", "p", "7")},
@@ -164,47 +166,62 @@ func TestLoadSources(t *testing.T) {
 		"metrics": {
 			Replica{Load: engine, Capacity: 400},
 			nil, 101 * second,
-			`known 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens`,
+			`known 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens; 2 wait, usage 0.25`,
 		},
 		"without a capacity": {
 			Replica{Load: engine},
 			nil, 101 * second,
-			`known 0/0/0 of 5 from "the engine's metrics" without active_prefill_tokens,active_decode_blocks`,
+			`known 0/0/0 of 5 from "the engine's metrics" without active_prefill_tokens,active_decode_blocks; 2 wait, usage 0.25`,
 		},
 		"old metrics": {
 			Replica{Load: engine, Capacity: 400},
 			nil, 111 * second,
-			`stale 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens`,
+			`stale 0/100/0 of 5 from "the engine's metrics" without active_prefill_tokens; 2 wait, usage 0.25`,
 		},
 		"Dynamo's page": {
 			Replica{},
 			page(100*second, "r", 320, 21, -1), 101 * second,
-			`known 320/21/0 of 0 from "the router's metrics" without active_requests`,
+			`known 320/21/0 of 0 from "the router's metrics" without active_requests,waiting_requests,kv_cache_usage; 0 wait, usage 0`,
 		},
 		"both": {
 			Replica{Load: engine, Capacity: 400},
 			page(101*second, "r", 320, 21, -1), 101 * second,
-			`known 320/21/0 of 5 from "the router's metrics and the engine's metrics" without `,
+			`known 320/21/0 of 5 from "the router's metrics and the engine's metrics" without ; 2 wait, usage 0.25`,
 		},
 		"an old page": {
 			Replica{Load: engine, Capacity: 400},
 			page(80*second, "r", 320, 21, 2), 101 * second,
-			`stale 320/21/0 of 2 from "the router's metrics" without `,
+			`stale 320/21/0 of 2 from "the router's metrics" without ; 2 wait, usage 0.25`,
+		},
+		"a page beside old metrics": {
+			Replica{Load: engine, Capacity: 400},
+			page(120*second, "r", 320, 21, 2), 120 * second,
+			`known 320/21/0 of 2 from "the router's metrics" without waiting_requests,kv_cache_usage; 0 wait, usage 0`,
+		},
+		"a page beside metrics": {
+			Replica{Load: engine, Capacity: 400},
+			page(101*second, "r", 320, 21, 2), 101 * second,
+			`known 320/21/0 of 2 from "the router's metrics" without ; 2 wait, usage 0.25`,
+		},
+		"metrics that cannot be": {
+			Replica{Load: wire.Load{Known: true, At: 100 * second, Running: 1, Waiting: math.NaN(), KVUsage: 7}},
+			nil, 101 * second,
+			`unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests,waiting_requests; 0 wait, usage 1`,
 		},
 		"a page of unknown age": {
 			Replica{},
 			page(0, "r", 320, 21, 2), 101 * second,
-			`known 320/21/0 of 2 from "the router's metrics" without `,
+			`known 320/21/0 of 2 from "the router's metrics" without waiting_requests,kv_cache_usage; 0 wait, usage 0`,
 		},
 		"a page of others": {
 			Replica{},
 			page(100*second, "s", 320, 21, 2), 101 * second,
-			`unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests`,
+			`unknown 0/0/0 of 0 from "" without active_prefill_tokens,active_decode_blocks,active_requests,waiting_requests,kv_cache_usage; 0 wait, usage 0`,
 		},
 		"beyond all numbers": {
 			Replica{},
 			page(100*second, "r", 1e300, 1, 1), 101 * second,
-			`known 2147483647/1/0 of 1 from "the router's metrics" without `,
+			`known 2147483647/1/0 of 1 from "the router's metrics" without waiting_requests,kv_cache_usage; 0 wait, usage 0`,
 		},
 	} {
 		tt.r.Name = "r"
@@ -212,6 +229,13 @@ func TestLoadSources(t *testing.T) {
 		if shown(got) != tt.want || (got.State == route.LoadStale) != (got.Note != "") {
 			t.Errorf("%s: %s, note %q\nwant %s", name, shown(got), got.Note, tt.want)
 		}
+	}
+	// Bookings say nothing of queues.
+	books := NewLoads()
+	books.Push(booking(100*second, 1, 0, "add", "q", "7", 11))
+	got := books.of(101*second, &Replica{Name: "7/0", Load: engine}, nil, []uint64{11})
+	if want := `known 100/1/1 of 1 from "the routers' bookings" without ; 2 wait, usage 0.25`; shown(got) != want {
+		t.Errorf("%s, want %s", shown(got), want)
 	}
 	l := Load{From: fromMetrics, Missing: []string{loadFields[0]}}
 	missing := slices.Clone(l.Missing)

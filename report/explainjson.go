@@ -125,6 +125,8 @@ type jsonLoads struct {
 	Blocks   int       `json:"active_decode_blocks"`
 	Shared   int       `json:"shared_prefix_blocks"`
 	Requests int       `json:"active_requests"`
+	Waiting  int       `json:"waiting_requests"`
+	Usage    float64   `json:"kv_cache_usage"`
 	From     string    `json:"from"`
 	At       wire.Time `json:"at"`
 	Missing  []string  `json:"missing"`
@@ -211,7 +213,7 @@ func candidateJSON(c *explain.Candidate) jsonCandidate {
 		Terms:   map[string]float64{}, Values: map[string]float64{}, Rank: c.Rank, Probability: c.Probability,
 		Out: c.Out, Formula: c.Scored.Rule, Load: c.Load.State.String(), Note: c.Note,
 		Loads: jsonLoads{
-			c.Load.PrefillTokens, c.Load.Blocks, c.Load.Prefix, c.Load.Requests,
+			c.Load.PrefillTokens, c.Load.Blocks, c.Load.Prefix, c.Load.Requests, c.Load.Waiting, c.Load.Usage,
 			c.Load.From, c.Load.At, full(c.Load.Missing), c.Load.Note,
 		},
 	}

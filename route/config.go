@@ -45,19 +45,27 @@ const (
 	free // any text
 )
 
-// bounds are those of the numbers.
-var bounds = [...]struct {
+// bound is the range of a number.
+type bound struct {
 	low, high float64
 	whole     bool
 	empty     bool
 	says      string
-}{
+}
+
+// bounds are those of the numbers.
+var bounds = [...]bound{
 	number0:  {0, maxCount, false, false, "a number from 0"},
 	fraction: {0, 1, false, false, "a number from 0 to 1"},
 	ratio:    {1, maxCount, false, false, "a number from 1"},
 	whole:    {0, maxCount, true, false, "a whole number from 0"},
 	optional: {0, maxCount, true, true, "a whole number from 0, or nothing"},
 	anyReal:  {0, maxCount, false, true, "a number from 0, or nothing"},
+}
+
+func (b *bound) read(text string) (float64, bool) {
+	num, err := strconv.ParseFloat(text, 64)
+	return num, err == nil && num >= b.low && num <= b.high && (!b.whole || num == math.Trunc(num))
 }
 
 // switches are the words for on and off that command lines and variables use.
@@ -101,8 +109,8 @@ func (s *setting) read(text, origin string) (value, error) {
 		if b.empty && text == "" {
 			return v, nil
 		}
-		num, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(num >= b.low && num <= b.high) || b.whole && num != math.Trunc(num) {
+		num, ok := b.read(text)
+		if !ok {
 			return fail(b.says)
 		}
 		v.num = num

@@ -3,7 +3,6 @@ package route
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kvscope/kvscope/wire"
@@ -12,8 +11,11 @@ import (
 // field is a number of a candidate that can be edited.
 type field struct {
 	name string
-	get  func(c *Candidate) int
-	set  func(c *Candidate, n int)
+	kind kind // whole or fraction
+	// step is what a search for flips goes on by.
+	step float64
+	get  func(c *Candidate) float64
+	set  func(c *Candidate, v float64)
 }
 
 // The fields that flips change.
@@ -21,26 +23,52 @@ const (
 	fieldPrefill = iota
 	fieldBlocks
 	fieldRequests
+	fieldWaiting
+	fieldUsage
 	fieldMatch
 )
 
 var fields = []field{
 	fieldPrefill: {
-		"active_prefill_tokens",
-		func(c *Candidate) int { return c.load().PrefillTokens },
-		func(c *Candidate, n int) { c.know(); c.Load.PrefillTokens = n },
+		"active_prefill_tokens", whole, 1,
+		func(c *Candidate) float64 { return float64(c.load().PrefillTokens) },
+		func(c *Candidate, v float64) { c.know(); c.Load.PrefillTokens = int(v) },
 	},
 	fieldBlocks: {
-		"active_decode_blocks",
-		func(c *Candidate) int { return c.load().Blocks },
-		func(c *Candidate, n int) { c.know(); c.Load.Blocks, c.Load.Prefix = n, min(c.Load.Prefix, n) },
+		"active_decode_blocks", whole, 1,
+		func(c *Candidate) float64 { return float64(c.load().Blocks) },
+		func(c *Candidate, v float64) {
+			c.know()
+			c.Load.Blocks, c.Load.Prefix = int(v), min(c.Load.Prefix, int(v))
+		},
 	},
+	// Those that wait are among the active ones.
 	fieldRequests: {
-		"active_requests",
-		func(c *Candidate) int { return c.load().Requests },
-		func(c *Candidate, n int) { c.know(); c.Load.Requests = n },
+		"active_requests", whole, 1,
+		func(c *Candidate) float64 { return float64(c.load().Requests) },
+		func(c *Candidate, v float64) {
+			c.know()
+			c.Load.Requests, c.Load.Waiting = int(v), min(c.Load.Waiting, int(v))
+		},
 	},
-	fieldMatch: {"matched_blocks", (*Candidate).matched, (*Candidate).rematch},
+	fieldWaiting: {
+		"waiting_requests", whole, 1,
+		func(c *Candidate) float64 { return float64(c.load().Waiting) },
+		func(c *Candidate, v float64) {
+			c.know()
+			c.Load.Waiting, c.Load.Requests = int(v), max(c.Load.Requests, int(v))
+		},
+	},
+	fieldUsage: {
+		"kv_cache_usage", fraction, 0.01,
+		func(c *Candidate) float64 { return c.load().Usage },
+		func(c *Candidate, v float64) { c.know(); c.Load.Usage = v },
+	},
+	fieldMatch: {
+		"matched_blocks", whole, 1,
+		func(c *Candidate) float64 { return float64(c.matched()) },
+		func(c *Candidate, v float64) { c.rematch(int(v)) },
+	},
 }
 
 // know makes a load one that was given by hand: what was unknown of it is 0.
@@ -95,9 +123,10 @@ func Edit(cfg *Config, cands []Candidate, key, val string) (*Config, []Candidate
 	if what < 0 {
 		return nil, nil, fmt.Errorf("a candidate has no %s: it has %s", wire.Printable(key[at+1:]), strings.Join(EditFields(), ", "))
 	}
-	n, err := strconv.Atoi(val)
-	if err != nil || n < 0 || n > maxCount {
-		return nil, nil, fmt.Errorf("%s: %q is not a whole number from 0", wire.Printable(key), wire.Printable(val))
+	b := bounds[fields[what].kind]
+	n, ok := b.read(val)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: %q is not %s", wire.Printable(key), wire.Printable(val), b.says)
 	}
 	out := slices.Clone(cands)
 	fields[what].set(&out[who], n)

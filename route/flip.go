@@ -119,35 +119,41 @@ func (f *flipper) offer(flip Flip) {
 	}
 }
 
-// try reports whether the choice flips with a field of a candidate at n.
-func (f *flipper) try(c *Candidate, what *field, n int) bool {
+// try reports whether the choice flips with a field of a candidate at v.
+func (f *flipper) try(c *Candidate, what *field, v float64) bool {
 	was := *c
-	what.set(c, n)
+	what.set(c, v)
 	flips := f.flipped()
 	*c = was
 	return flips
 }
 
 // edit searches from a field's value towards far for the nearest that flips.
-func (f *flipper) edit(at, what, far int, kind FlipKind, unit float64) {
+func (f *flipper) edit(at, what int, far float64, kind FlipKind, unit float64) {
 	c, fl := &f.in.cands[f.in.eligible[at]], &fields[what]
 	from := fl.get(c)
-	step := 1
-	if far < from {
-		step = -1
-	}
-	span := (far - from) * step
-	if span <= 0 || !f.try(c, fl, far) {
+	span := int(math.Ceil(math.Abs(far-from) / fl.step))
+	if span == 0 || !f.try(c, fl, far) {
 		return
+	}
+	to := func(steps int) float64 {
+		if steps >= span {
+			return far
+		}
+		v := from + math.Copysign(float64(steps)*fl.step, far-from)
+		if fl.step < 1 {
+			v = math.Round(v*1e6) / 1e6 // no digits of rounding
+		}
+		return v
 	}
 	// Double the distance until it flips, then halve the rest.
 	low, high := 0, 1
-	for high < span && !f.try(c, fl, from+step*high) {
+	for high < span && !f.try(c, fl, to(high)) {
 		low, high = high, high*2
 	}
 	high = min(high, span)
 	for high-low > 1 {
-		if mid := low + (high-low)/2; f.try(c, fl, from+step*mid) {
+		if mid := low + (high-low)/2; f.try(c, fl, to(mid)) {
 			high = mid
 		} else {
 			low = mid
@@ -155,15 +161,15 @@ func (f *flipper) edit(at, what, far int, kind FlipKind, unit float64) {
 	}
 	f.offer(Flip{
 		Kind: kind, What: string(c.Replica) + ":" + fl.name,
-		From: strconv.Itoa(from), To: strconv.Itoa(from + step*high), size: float64(high) / unit,
+		From: text(from), To: text(to(high)), size: float64(high) / unit,
 	})
 }
 
-// loads makes each of them busier and less so. Tokens count by the block.
+// loads makes each of them busier and less so. Tokens count by the block, the
+// cache's usage by the hundredth.
 func (f *flipper) loads() {
-	const most = 1 << 40
-	for _, what := range []int{fieldPrefill, fieldBlocks, fieldRequests} {
-		unit := 1.0
+	for _, what := range []int{fieldPrefill, fieldBlocks, fieldRequests, fieldWaiting, fieldUsage} {
+		most, unit := min(1<<40, bounds[fields[what].kind].high), 1.0
 		if what == fieldPrefill {
 			unit = float64(f.in.req.BlockSize)
 		}
@@ -182,7 +188,7 @@ func (f *flipper) blocks() {
 	}
 	for _, at := range slices.Concat(f.was[:min(len(f.was), flipReach)], f.near) {
 		if n := f.in.cands[f.in.eligible[at]].matched() + 1; n <= f.in.req.Blocks() {
-			f.edit(at, fieldMatch, n, FlipBlock, 1)
+			f.edit(at, fieldMatch, float64(n), FlipBlock, 1)
 		}
 	}
 }

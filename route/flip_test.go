@@ -48,7 +48,9 @@ func question(t *rapid.T, policies ...string) (*Config, *Request, []Candidate) {
 			PrefillTokens: rapid.IntRange(0, 60).Draw(t, "prefill"),
 			Blocks:        rapid.IntRange(0, 20).Draw(t, "blocks"),
 			Requests:      rapid.IntRange(0, 40).Draw(t, "requests"),
+			Usage:         rapid.Float64Range(0, 1).Draw(t, "usage"),
 		}
+		c.Load.Waiting = rapid.IntRange(0, c.Load.Requests).Draw(t, "waiting")
 		c.Load.Prefix = rapid.IntRange(0, min(c.Load.Blocks, req.Blocks())).Draw(t, "prefix")
 		cands = append(cands, c)
 	}
@@ -107,8 +109,8 @@ func TestFlipsAreSmallest(t *testing.T) {
 			return
 		}
 		for i := range cands {
-			for at, unit := range []int{fieldPrefill: req.BlockSize, fieldBlocks: 1, fieldRequests: 1} {
-				from := fields[at].get(&cands[i])
+			for at, unit := range []int{fieldPrefill: req.BlockSize, fieldBlocks: 1, fieldRequests: 1} { // these rules read no other loads
+				from := int(fields[at].get(&cands[i]))
 				for to := max(0, from-80); to <= from+80; to++ {
 					if to == from || abs(to-from) >= flips[0].size*float64(unit) {
 						continue
@@ -199,6 +201,7 @@ func TestEdit(t *testing.T) {
 	cfg := configured(t, "dynamo")
 	tiers := cand("tcp://h:1", 3, 1, 2, 3)
 	tiers.Match = [wire.NumTiers]int{3, 2, 0, 1}
+	tiers.Load.Waiting, tiers.Load.Usage = 2, 0.25
 	unknown := cand("b", 0, 7, 7, 7)
 	unknown.Load.State = LoadUnknown
 	cands := []Candidate{tiers, unknown}
@@ -208,9 +211,12 @@ func TestEdit(t *testing.T) {
 		load     Load
 		match    [wire.NumTiers]int
 	}{
-		"an address":       {"tcp://h:1:active_requests", "9", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Prefix: 0, Requests: 9}, tiers.Match},
-		"blocks":           {"tcp://h:1:active_decode_blocks", "0", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 0, Prefix: 0, Requests: 3}, tiers.Match},
+		"an address":       {"tcp://h:1:active_requests", "9", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Prefix: 0, Requests: 9, Waiting: 2, Usage: 0.25}, tiers.Match},
+		"blocks":           {"tcp://h:1:active_decode_blocks", "0", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 0, Prefix: 0, Requests: 3, Waiting: 2, Usage: 0.25}, tiers.Match},
 		"an unknown load":  {"b:active_prefill_tokens", "5", 1, Load{State: LoadKnown, PrefillTokens: 5, Blocks: 0, Prefix: 0, Requests: 0}, unknown.Match},
+		"fewer than wait":  {"tcp://h:1:active_requests", "1", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Requests: 1, Waiting: 1, Usage: 0.25}, tiers.Match},
+		"more that wait":   {"tcp://h:1:waiting_requests", "4", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Requests: 4, Waiting: 4, Usage: 0.25}, tiers.Match},
+		"a usage":          {"tcp://h:1:kv_cache_usage", "0.5", 0, Load{State: LoadKnown, PrefillTokens: 1, Blocks: 2, Requests: 3, Waiting: 2, Usage: 0.5}, tiers.Match},
 		"evicted in front": {"tcp://h:1:matched_blocks", "2", 0, tiers.Load, [wire.NumTiers]int{2}},
 		"evicted below":    {"tcp://h:1:matched_blocks", "4", 0, tiers.Load, [wire.NumTiers]int{3, 1}},
 		"stored":           {"tcp://h:1:matched_blocks", "8", 0, tiers.Load, [wire.NumTiers]int{3, 2, 0, 3}},
@@ -230,8 +236,9 @@ func TestEdit(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"x:active_requests":   "x is no candidate: the key is a setting's name or REPLICA:FIELD",
-		"b:queue":             "a candidate has no queue: it has active_prefill_tokens, active_decode_blocks, active_requests, matched_blocks",
+		"b:queue":             "a candidate has no queue: it has active_prefill_tokens, active_decode_blocks, active_requests, waiting_requests, kv_cache_usage, matched_blocks",
 		"b:active_requests":   `b:active_requests: "-1" is not a whole number from 0`,
+		"b:kv_cache_usage":    `b:kv_cache_usage: "-1" is not a number from 0 to 1`,
 		"nonsense":            "nonsense (set) is no setting of the policy dynamo: it has ",
 		"router_temperature":  `router_temperature (set): "-1" is not a number from 0`,
 		"router_replica_sync": `router_replica_sync (set): "-1" is not true or false`,

@@ -20,6 +20,8 @@ type Policy struct {
 	// affinity says that an eligible candidate that a session went to before is
 	// the only one looked at.
 	affinity bool
+	// queue says that it reads the engines' queues and the usage of their caches.
+	queue bool
 	// infer adds what a layer of settings implies, finish what all of them do.
 	infer  func(c *Config, layer []Setting)
 	finish func(c *Config)
@@ -36,6 +38,10 @@ type Policy struct {
 	steps func(in *input) []string
 	then  string
 }
+
+// ReadsQueue says whether a rule goes by how many requests wait in an engine's
+// queue and how full its cache is.
+func (p *Policy) ReadsQueue() bool { return p.queue }
 
 // Affinity is what a policy holds a prompt to a replica by.
 type Affinity uint8
@@ -124,8 +130,58 @@ var policies = []Policy{
 	// Ray Serve LLM: ray*.go.
 
 	// llm-d: llmd*.go.
+	{
+		Name:     "llm-d-precise",
+		System:   "llm-d-router 0.10",
+		Sticks:   CacheAffinity,
+		Rule:     "highest score = the sum of weight * scorer: the share of the prompt that is cached, by cache events, the queue and the cache's usage",
+		settings: llmdPreciseSettings,
+		queue:    true,
+		memory:   newLLMDPrecise,
+		rank:     llmdPrecise.rank,
+		tell:     llmdPrecise.tell,
+		chances:  llmdChances,
+		steps:    llmdPreciseSteps,
+	},
+	{
+		Name:     "llm-d-approximate",
+		System:   "llm-d-router 0.10",
+		Sticks:   PrefixAffinity,
+		Rule:     "highest score = the sum of weight * scorer: the queue, the cache's usage and the share of the prompt that was sent there before",
+		settings: llmdApproximateSettings,
+		queue:    true,
+		memory:   newLLMDApproximate,
+		rank:     llmdApproximate.rank,
+		tell:     llmdApproximate.tell,
+		chances:  llmdChances,
+		steps:    llmdApproximateSteps,
+	},
 
 	// AIBrix, the vLLM production stack and TensorRT-LLM: a file each.
+	{
+		Name:     "trtllm-kv-cache-aware",
+		System:   "TensorRT-LLM 00895e31",
+		Sticks:   CacheAffinity,
+		Rule:     "highest score = matched tokens / padded tokens - active requests / max_batch_size; ties go round",
+		settings: trtCacheSettings,
+		memory:   newRobin,
+		rank:     rankTRTCache,
+		tell:     tellTRTCache,
+		steps:    trtCacheSteps,
+		then:     "turns_to_wait",
+	},
+	{
+		Name:     "trtllm-load-balancing",
+		System:   "TensorRT-LLM 00895e31",
+		Sticks:   LoadOnly,
+		Rule:     "the fewest active requests; ties go round",
+		settings: trtLoadSettings,
+		memory:   newRobin,
+		rank:     rankTRTLoad,
+		tell:     tellLeastLoaded,
+		steps:    trtSteps,
+		then:     "turns_to_wait",
+	},
 }
 
 // policyTypes are the names of policies in Dynamo's policy file.

@@ -27,6 +27,9 @@ var termHeads = map[string]string{
 	"disk_overlap_credit": "disk cr", "shared_cache_credit": "shared cr", "clamp_at_zero": "clamp", "active_decode_blocks": "decode",
 	"new_decode_blocks": "new dec", "active_request_cost_blocks": "requests", "preferred_taint_multiplier": "taints",
 	"missing_blocks": "missing", "active_requests": "requests", "turns_to_wait": "turns", "device_overlap_blocks": "overlap",
+	"queue-scorer": "queue", "kv-cache-utilization-scorer": "usage", "prefix-cache-scorer": "prefix", "running-requests-size-scorer": "running",
+	"load-aware-scorer": "load", "active-request-scorer": "active", "token-load-scorer": "tokens", "no-hit-lru-scorer": "no hit",
+	"matched_tokens": "matched",
 }
 
 // whatIfColumn is a column of the table, strip and name left out.

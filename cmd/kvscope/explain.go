@@ -50,7 +50,8 @@ say, each of which wins over those before; --set wins over all:
 
   --set router_temperature=0.5          a setting
   --set REPLICA:active_requests=3       a load: active_prefill_tokens,
-                                        active_decode_blocks, active_requests
+                                        active_decode_blocks, active_requests,
+                                        waiting_requests, kv_cache_usage
   --set REPLICA:matched_blocks=12       what it holds of the prompt
 
 --policy all puts the prompt to every router's rule at once: where each would send
