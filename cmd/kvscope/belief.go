@@ -33,7 +33,6 @@ func (f *beliefFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.dump, "router-dump", "", "dump of a Dynamo router's index (what its standalone indexer gives at /dump, or KvRouter.dump_events), plain or gzip, to compare with the recording's end")
 	fl.StringVar(&f.indexer, "ask-indexer", "", "URL of Dynamo's standalone indexer whose index to compare with the running fleet: GETs /workers once and /dump twice; nothing else is sent")
 	fl.StringVar(&f.trace, "trace", "", "request trace of a Dynamo frontend (file of DYN_REQUEST_TRACE), whose overlaps to compare with the recording at their time")
-	fl.StringSlice("map", nil, "names that differ from those here: THEIRS=REPLICA,…, such as WORKER/RANK=REPLICA")
 }
 
 // Bounds of what is compared of a trace: decisions, and blocks in all of them.
@@ -43,12 +42,9 @@ const (
 )
 
 // check refuses what can be refused before anything is observed, and reads the trace.
-func (f *beliefFlags) check(cmd *cobra.Command, in *input) error {
-	pairs, err := cmd.Flags().GetStringSlice("map")
-	if err != nil {
-		return err
-	}
-	named, err := parseMap(pairs)
+// rename maps a router's names to ours.
+func (f *beliefFlags) check(rename []string, in *input) error {
+	named, err := parseMap(rename)
 	if err != nil {
 		return err
 	}

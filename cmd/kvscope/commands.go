@@ -83,7 +83,7 @@ fleet stand in it as code, so that they can be neither links nor mentions.`,
 			if page && in.json {
 				return usageError("give --json or --markdown, not both")
 			}
-			if err := belief.check(cmd, &in); err != nil {
+			if err := belief.check(log.rename, &in); err != nil {
 				return err
 			}
 			if log.path != "" && in.from == "" {

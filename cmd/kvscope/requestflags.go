@@ -19,7 +19,7 @@ type requestFlags struct {
 
 func (r *requestFlags) add(f *pflag.FlagSet, usage string) {
 	f.StringVar(&r.path, "requests", "", usage)
-	f.StringSliceVar(&r.rename, "map", nil, "names of the log that differ from the recording's: LOG=REPLICA,…")
+	f.StringSliceVar(&r.rename, "map", nil, "names that differ from those here: THEIRS=REPLICA,…, such as WORKER/RANK=REPLICA")
 }
 
 // served are the requests of a log, with the log's names that are others here.
