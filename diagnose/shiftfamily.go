@@ -238,12 +238,12 @@ func permuted(a, b []wire.Token, size int) (shift, bool) {
 // in b.
 func shared(a, b []wire.Token, k int) (inA, inB []int) {
 	at := make(map[uint64]int, len(a))
-	windows(a, k, func(i int, sum uint64) {
+	windows(a, k, 0, func(i int, sum uint64) {
 		if _, before := at[sum]; !before {
 			at[sum] = i
 		}
 	})
-	windows(b, k, func(j int, sum uint64) {
+	windows(b, k, 0, func(j int, sum uint64) {
 		if i, ok := at[sum]; ok {
 			inA, inB = append(inA, i), append(inB, j)
 			delete(at, sum)

@@ -354,12 +354,12 @@ func (o *Observer) apply(steps []stream.Step) {
 		if o.auditor != nil {
 			o.auditor.Before(s.Replica, at)
 		}
+		o.watch.Step(s, o.idx)
 		o.change(s)
 	}
 }
 
 func (o *Observer) change(s *stream.Step) {
-	o.watch.Step(s, o.idx)
 	switch s.Kind {
 	case stream.Apply:
 		for i := range s.Batch.Events {
