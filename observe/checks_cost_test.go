@@ -205,20 +205,20 @@ func BenchmarkChecks(b *testing.B) {
 }
 
 // TestChecksAreBounded: what the checks remember of chains that are all new levels off,
-// below 16 MB for 64 replicas.
+// below 16 MB.
 func TestChecksAreBounded(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("36,000 batches")
 	}
-	const batches, blocks, size, kept = 9000, 16, 4, 20
+	const batches, replicas, blocks, size, kept = 9000, 16, 16, 4, 20
 	rng := rand.New(rand.NewPCG(3, 3))
 	o := New(Options{Scrape: readBusy})
 	var next uint64
 	feed := func(n int) int {
 		for range n {
-			i := next % busyReplicas
-			seq := next / busyReplicas
+			i := next % replicas
+			seq := next / replicas
 			at := 1_800_000_000e9 + wire.Time(next)*50e6
 			name := wire.Replica(fmt.Sprintf("r%02d", i))
 			// Hashes tell replica, batch and block, so that those of a batch are known later.

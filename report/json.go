@@ -251,6 +251,7 @@ type jsonAudit struct {
 	Bounds        int                `json:"bounds"`
 	BoundsTight   int                `json:"bounds_tight"`
 	RightAtStart  int                `json:"right_at_start"`
+	Funnel        explain.Funnel     `json:"funnel"`
 	PerReplica    []jsonReplicaAudit `json:"per_replica"`
 	Disagreements []jsonVerdict      `json:"disagreements"`
 	Exclusions    []jsonVerdict      `json:"exclusions"`
@@ -287,7 +288,7 @@ func AuditJSON(w io.Writer, a *explain.Audit, damage string) error {
 	j := jsonAudit{
 		Schema: AuditSchema, Damage: damage, Requests: a.Requests, Agree: a.Agree, Over: a.Over, Under: a.Under,
 		Unverifiable: a.Unverifiable, Excluded: a.Excluded, Bounds: a.Bounds, BoundsTight: a.Tight,
-		RightAtStart: a.AtStart, PerReplica: []jsonReplicaAudit{},
+		RightAtStart: a.AtStart, Funnel: a.Funnel, PerReplica: []jsonReplicaAudit{},
 		Disagreements: verdicts(a.Disagreements), Exclusions: verdicts(a.Exclusions),
 	}
 	for _, r := range a.PerReplica {
