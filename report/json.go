@@ -156,7 +156,7 @@ func write(w io.Writer, v any) error {
 func JSON(w io.Writer, s *observe.Snapshot, damage string) error {
 	r := jsonReport{
 		Schema: ReportSchema, Source: s.Source, From: s.From, Until: s.Until, Records: s.Records, Damage: damage,
-		Headline: diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}),
+		Headline: diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings),
 		Blocks:   jsonFleetBlocks{s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared},
 		Stores:   jsonStores(s.Ledger),
 		Replicas: []jsonReplica{}, Findings: findings(s.Findings), Notes: []jsonNote{},

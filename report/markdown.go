@@ -32,7 +32,8 @@ func FindingsMarkdown(w io.Writer, s *observe.Snapshot, damage string, made Made
 	var b strings.Builder
 	open, over := apart(s.Findings)
 	fmt.Fprintf(&b, "## kvscope: %s\n\n", verdict(open))
-	fmt.Fprintf(&b, "**%s**\n\n", prose(diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas})))
+	// Of trust alone: what is found follows in full.
+	fmt.Fprintf(&b, "**%s**\n\n", prose(diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, nil)))
 	if damage != "" {
 		fmt.Fprintf(&b, "INCOMPLETE: %s\n\n", prose(damage))
 	}
@@ -67,7 +68,7 @@ func apart(findings []diagnose.Finding) (open, over []diagnose.Alike) {
 	return open, over
 }
 
-// verdict counts what is open.
+// verdict counts what is open, and names the checks at warning or above.
 func verdict(open []diagnose.Alike) string {
 	var n [diagnose.Error + 1]int
 	for _, a := range open {
@@ -89,7 +90,17 @@ func verdict(open []diagnose.Alike) string {
 	if len(words) == 0 {
 		return "no open finding"
 	}
-	return listed(words, len(words)) + " open"
+	var codes []string
+	for _, a := range open {
+		if c := code(a[0].Code); a[0].Severity >= diagnose.Warning && !slices.Contains(codes, c) {
+			codes = append(codes, c)
+		}
+	}
+	said := listed(words, len(words)) + " open"
+	if len(codes) > 0 {
+		said += ": " + listed(codes, 4)
+	}
+	return said
 }
 
 // unheard counts the replicas of which no event came.

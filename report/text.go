@@ -43,7 +43,7 @@ func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 // head says what is looked at, and how it is, in two lines.
 func head(b *strings.Builder, s *observe.Snapshot) {
 	fmt.Fprintf(b, "%s · %s · %s to %s\n", wire.Printable(s.Source), wire.Counted(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
-	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
+	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings))
 }
 
 // column is one column of the replica table.
