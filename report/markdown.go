@@ -186,7 +186,7 @@ func mdFinding(b *strings.Builder, a diagnose.Alike, now wire.Time) {
 	for _, f := range a {
 		evidence = add(evidence, "", f.Evidence.String())
 		of := ""
-		if len(a) > 1 {
+		if len(a.Names()) > 1 {
 			of = code(f.Subject) + " "
 		}
 		effect = add(effect, of, f.Effect.String())
@@ -209,18 +209,21 @@ func mdFinding(b *strings.Builder, a diagnose.Alike, now wire.Time) {
 // mdTitle says what findings that are alike say, in the first one's numbers.
 func mdTitle(a diagnose.Alike) string {
 	x := a[0]
-	if a.Same() {
+	switch {
+	case a.Same():
 		return prose(x.Title)
+	case len(a.Names()) == 1:
+		return fmt.Sprintf("%s (and %d more like it)", prose(x.Title), len(a)-1)
 	}
 	return code(x.Subject) + ": " + prose(x.Title) + " (likewise the others)"
 }
 
-// add adds a text, if there is one.
+// add adds a text, if there is one that is new.
 func add(texts []string, of, text string) []string {
-	if text == "" {
-		return texts
+	if said := of + prose(text); text != "" && !slices.Contains(texts, said) {
+		texts = append(texts, said)
 	}
-	return append(texts, of+prose(text))
+	return texts
 }
 
 // few joins the first of many texts.
