@@ -20,8 +20,10 @@ func TestFailureTable(t *testing.T) {
 		says                    string
 	}{
 		{"herding with excellent hit rate", "herding", "P48: herding with an excellent hit rate", diagnose.Warning, "hit rate of 96 % hides it"},
-		{"hit rate collapses under load while the router's metric looks fine", "evicted-before-return",
-			"hit rate collapses under load while the router's metric looks fine", diagnose.Warning, "the hit rate is 5 %"},
+		{
+			"hit rate collapses under load while the router's metric looks fine", "evicted-before-return",
+			"hit rate collapses under load while the router's metric looks fine", diagnose.Warning, "the hit rate is 5 %",
+		},
 		{"near-zero hits despite shared prompts", "ping-pong", "near-zero hits despite shared prompts", diagnose.Warning, "the hit rate is 2 %"},
 		// Routers read a body up to a limit, which only long prompts pass.
 		{"only the longest requests degrade", "body-truncated", "one in ten", diagnose.Warning, "only the start of 64 request bodies"},

@@ -17,7 +17,8 @@ func TestPainP40(t *testing.T) {
 	missing.Kind, missing.Frames = wire.ReplayFrames, missing.Frames[1:]
 	end := wire.Record{At: 3e9, Replica: r1, Kind: wire.ReplayFrames, Frames: [][]byte{{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, nil}}
 	for _, rec := range []wire.Record{
-		frame(t, 1, r1, 0, stored(nil, 1, 2)), {At: 3e9, Replica: r1, Kind: wire.ReplayBegin, From: 1},
+		frame(t, 1, r1, 0, stored(nil, 1, 2)),
+		{At: 3e9, Replica: r1, Kind: wire.ReplayBegin, From: 1},
 		frame(t, 3, r1, 2, stored(uint64(4), 5, 1)), missing, end,
 	} {
 		o.Push(rec)

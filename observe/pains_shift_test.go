@@ -82,8 +82,12 @@ func TestPainsOfPromptsReuse(t *testing.T) {
 	const question, head = "Where is my parcel?", "<|im_start|>system\n"
 	order := func(n int) string { return instructions + fmt.Sprint("Order ", 1042+31*n) }
 	files := [][]string{
-		{"a.go", "b.go", "cmd/c.go"}, {"a.go", "cmd/c.go", "cmd/d.go", "web/e.ts"}, {"a.go", "b.go"},
-		{"a.go", "b.go", "web/e.ts", "web/f.ts"}, {"b.go", "cmd/c.go"}, {"a.go", "web/e.ts"},
+		{"a.go", "b.go", "cmd/c.go"},
+		{"a.go", "cmd/c.go", "cmd/d.go", "web/e.ts"},
+		{"a.go", "b.go"},
+		{"a.go", "b.go", "web/e.ts", "web/f.ts"},
+		{"b.go", "cmd/c.go"},
+		{"a.go", "web/e.ts"},
 	}
 	listing := func(n int) string { return "  " + strings.Join(files[n], "\n  ") + "\n" }
 	date := func(n int) string { return fmt.Sprintf("Tue Jun 1%d 2026", n+2) }
