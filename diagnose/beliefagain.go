@@ -15,8 +15,6 @@ import (
 // again remembers blocks that were computed anew though the index had them.
 type again struct {
 	of map[wire.Replica]*recomputed
-	// gone are the handles removed earlier in a batch.
-	gone map[wire.Handle]bool
 }
 
 // recomputed counts a replica's stored blocks in the current window of time and in
@@ -67,37 +65,40 @@ func (m *again) Step(s *stream.Step, idx *index.Index) {
 		case e.Kind == wire.Cleared:
 			emptied = true
 		case e.Tier != wire.Device || e.Plane:
-		case e.Kind == wire.Removed:
-			for _, h := range e.Hashes {
-				m.remove(h)
-			}
 		case e.Kind == wire.Stored && wire.Dense(e.Spec) && e.Aligned():
 			there := 0
 			if !emptied {
-				there = m.there(s.Replica, e, idx)
+				there = m.there(s.Replica, s.Batch.Events[:i], e, idx)
 			}
 			m.count(s, e, there)
 		}
 	}
-	m.gone = nil
 }
 
-func (m *again) remove(h wire.Handle) {
-	if m.gone == nil {
-		m.gone = map[wire.Handle]bool{}
-	}
-	m.gone[h] = true
-}
-
-// there counts a store's leading blocks that the index has. One alone is no sign: the
-// last block of a prompt is computed anew whenever the prompt ends with it.
-func (m *again) there(name wire.Replica, e *wire.Event, idx *index.Index) int {
+// there counts a store's leading blocks that the index has, less those that the events
+// before it in the batch removed. One alone is no sign: the last block of a prompt is
+// computed anew whenever the prompt ends with it.
+func (m *again) there(name wire.Replica, before []wire.Event, e *wire.Event, idx *index.Index) int {
 	n := 0
-	for _, h := range e.Hashes {
-		if m.gone[h] || !idx.Holds(name, index.Place{Group: e.Group, Tier: e.Tier}, h) {
-			break
-		}
+	if len(e.Hashes) < 2 {
+		return 0
+	}
+	for n < len(e.Hashes) && idx.Holds(name, index.Place{Group: e.Group, Tier: e.Tier}, e.Hashes[n]) {
 		n++
+	}
+	if n < 2 {
+		return 0 // as nearly always, so that what was removed need not be known
+	}
+	gone := map[wire.Handle]bool{}
+	for i := range before {
+		if b := &before[i]; b.Kind == wire.Removed && b.Tier == wire.Device && !b.Plane {
+			for _, h := range b.Hashes {
+				gone[h] = true
+			}
+		}
+	}
+	if first := slices.IndexFunc(e.Hashes[:n], func(h wire.Handle) bool { return gone[h] }); first >= 0 {
+		n = first
 	}
 	if n < 2 {
 		return 0

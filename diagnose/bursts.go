@@ -26,7 +26,7 @@ const (
 // bursts remembers the first blocks of the newest stores, and who stored them too.
 type bursts struct {
 	heads map[uint64]head
-	order []uint64
+	order []arrival
 	// replicas numbers those that were heard.
 	replicas map[wire.Replica]uint8
 	done     []burst
@@ -40,6 +40,12 @@ type head struct {
 	blocks int
 	on     [8]uint8
 	n      int
+}
+
+// arrival is when a block came to be watched.
+type arrival struct {
+	hash uint64
+	at   wire.Time
 }
 
 // burst is one that was seen.
@@ -97,11 +103,11 @@ func (m *bursts) stored(at wire.Time, name uint8, e *wire.Event, idx *index.Inde
 			m.note(burst{hash, h})
 		}
 	case !known:
-		for len(m.order) > 0 && (len(m.order) >= maxHeads || at-m.heads[m.order[0]].at > burstWithin) {
-			delete(m.heads, m.order[0])
+		for len(m.order) > 0 && (len(m.order) >= maxHeads || at-m.order[0].at > burstWithin) {
+			delete(m.heads, m.order[0].hash)
 			m.order = m.order[1:]
 		}
-		m.order = append(m.order, hash)
+		m.order = append(m.order, arrival{hash, at})
 		h = head{at: at, last: at, blocks: len(e.Hashes), n: 1}
 		h.on[0] = name
 		m.heads[hash] = h

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
 
 // Headline says in a sentence or two what is wrong with a fleet, worst first,
-// so that it can be read out on a call.
-func Headline(v View) string {
+// so that it can be read out on a call: whom not to trust, and the worst of the open
+// findings, which are sorted as Run gives them.
+func Headline(v View, findings []Finding) string {
 	if len(v.Replicas) == 0 {
 		return "No replica has been seen."
 	}
@@ -38,6 +41,7 @@ func Headline(v View) string {
 	case n > 1:
 		said = append(said, fmt.Sprintf("%d more replicas are not exact", n))
 	}
+	said = append(said, worst(findings, inexact > 0)...)
 	exact, gone := len(present)-inexact, len(v.Replicas)-len(present)
 	switch {
 	case len(present) == 0:
@@ -57,6 +61,41 @@ func Headline(v View) string {
 		said = append(said, fmt.Sprintf("%d replicas have left the fleet", gone))
 	}
 	return strings.Join(said, ". ") + "."
+}
+
+// worst words the first open finding at warning or above, and counts the others. Where
+// some replica's trust is told of, what makes it so is said already.
+func worst(findings []Finding, distrust bool) []string {
+	var first *Finding
+	more := 0
+	for i := range findings {
+		f := &findings[i]
+		switch {
+		case !f.Open() || f.Severity < Warning:
+		case distrust && (strings.HasPrefix(f.Kind, "stream-") || f.Code == "over-capacity" || f.Code == "dead-replica-blocks"):
+		case first == nil:
+			first = f
+		default:
+			more++
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	title := strings.TrimSuffix(first.Title, ".")
+	if first.Subject == "fleet" {
+		letter, n := utf8.DecodeRuneInString(title)
+		title = string(unicode.ToUpper(letter)) + title[n:]
+	} else {
+		title = wire.Printable(first.Subject) + ": " + title
+	}
+	switch more {
+	case 0:
+		return []string{title}
+	case 1:
+		return []string{title, "1 more finding is at warning or above"}
+	}
+	return []string{title, fmt.Sprintf("%d more findings are at warning or above", more)}
 }
 
 // plight words what is wrong with one replica, and with several.

@@ -76,8 +76,41 @@ func TestHeadline(t *testing.T) {
 		},
 		{"replaying", []Replica{replica("d", 5, 100, stream.Replaying)}, "d is replaying what was missed."},
 	} {
-		if got := Headline(View{Replicas: tt.in}); got != tt.want {
+		if got := Headline(View{Replicas: tt.in}, nil); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestHeadlineFinding: where all are trusted the worst finding comes first, and where not
+// it comes unless it says the same once more.
+func TestHeadlineFinding(t *testing.T) {
+	t.Parallel()
+	exact := Replica{State: stream.State{Replica: "a", Trust: stream.Trust{Word: stream.Exact}}}
+	gap := Replica{State: stream.State{Replica: "b", Trust: stream.Trust{Word: stream.Degraded, Reasons: []stream.Reason{stream.GapOpen}}}}
+	over := wire.Time(1)
+	of := func(code string, severity Severity, subject, title string) Finding {
+		return Finding{Code: code, Kind: checkOf(code).Kind, Severity: severity, Subject: subject, Title: title}
+	}
+	lost := of("seq-gap", Error, "b", "3 batches lost")
+	ended := of("hash-mismatch", Error, "fleet", "is over")
+	ended.Until = &over
+	herd, moved := of("herding", Warning, "a", "gets 100 % of 90 requests"), of("ping-pong", Warning, "fleet", "half of all turns went elsewhere")
+	note := of("late-join", Info, "a", "joined late")
+	for _, tt := range []struct {
+		in       Replica
+		findings []Finding
+		want     string
+	}{
+		{exact, []Finding{ended, note}, "The replica is EXACT: the index holds what the engine holds."},
+		{exact, []Finding{ended, herd, note}, "a: gets 100 % of 90 requests. The replica is EXACT: the index holds what the engine holds."},
+		{exact, []Finding{moved, herd}, "Half of all turns went elsewhere. 1 more finding is at warning or above. The replica is EXACT: the index holds what the engine holds."},
+		{exact, []Finding{herd, moved, moved}, "a: gets 100 % of 90 requests. 2 more findings are at warning or above. The replica is EXACT: the index holds what the engine holds."},
+		{gap, []Finding{lost}, "b has missed batches: its hits are guesses."},
+		{gap, []Finding{lost, herd}, "b has missed batches: its hits are guesses. a: gets 100 % of 90 requests."},
+	} {
+		if got := Headline(View{Replicas: []Replica{tt.in}}, tt.findings); got != tt.want {
+			t.Errorf("got %s\nwant %s", got, tt.want)
 		}
 	}
 }

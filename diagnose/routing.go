@@ -46,6 +46,11 @@ func lookAt(v View, r *Replica) look {
 type traffic struct {
 	at    []wire.Time
 	looks [][]look // by name, as a View has them
+	// known are the flows of one View, which several checks ask for; of and when tell
+	// which.
+	known [][]flow
+	of    *Replica
+	when  wire.Time
 }
 
 func newTraffic() Memory { return &traffic{} }
@@ -110,7 +115,19 @@ func (t *traffic) over(v View) string { return seconds(v.Now - t.at[0]) }
 // chosen for the whole window: there from before it, reached, and not restarted. It
 // gives nothing before a window is over.
 func (t *traffic) flows(v View) [][]flow {
-	t.see(v)
+	if len(v.Replicas) == 0 {
+		t.see(v)
+		return nil
+	}
+	if of := &v.Replicas[0]; t.of != of || t.when != v.Now {
+		t.see(v)
+		t.known, t.of, t.when = t.count(v), of, v.Now
+	}
+	return t.known
+}
+
+// count gives the flows of a View.
+func (t *traffic) count(v View) [][]flow {
 	if len(t.at) == 0 || t.at[0] > v.Now-window {
 		return nil
 	}
@@ -118,7 +135,7 @@ func (t *traffic) flows(v View) [][]flow {
 	var models []string
 	for i := range v.Replicas[:min(len(v.Replicas), maxLooked)] {
 		r := &v.Replicas[i]
-		f, ok := t.flow(v, r)
+		f, ok := t.flow(v, i)
 		if !ok {
 			continue
 		}
@@ -140,21 +157,32 @@ func reachable(r *Replica) bool {
 	return r.Link != wire.LinkDown && r.Link != wire.LinkRefused && r.Link != wire.LinkGone
 }
 
-func (t *traffic) flow(v View, r *Replica) (flow, bool) {
+// lookOf finds a replica among the looks of one moment; it is mostly where it is now.
+func lookOf(all []look, name wire.Replica, where int) *look {
+	if where < len(all) && all[where].replica == name {
+		return &all[where]
+	}
+	i, ok := slices.BinarySearchFunc(all, name, func(l look, name wire.Replica) int { return cmp.Compare(l.replica, name) })
+	if !ok {
+		return nil
+	}
+	return &all[i]
+}
+
+func (t *traffic) flow(v View, where int) (flow, bool) {
+	r := &v.Replicas[where]
 	f := flow{Replica: r, loaded: true}
 	now, n := lookAt(v, r), 0
 	for _, all := range t.looks {
-		i, ok := slices.BinarySearchFunc(all, r.Replica, func(l look, name wire.Replica) int { return cmp.Compare(l.replica, name) })
-		if !ok || all[i].epoch != now.epoch {
+		l := lookOf(all, r.Replica, where)
+		if l == nil || l.epoch != now.epoch {
 			return f, false
 		}
-		l := &all[i]
 		n++
 		f.flight += l.load.Running + l.load.Waiting
 		f.loaded = f.loaded && l.fresh
 	}
-	i, _ := slices.BinarySearchFunc(t.looks[0], r.Replica, func(l look, name wire.Replica) int { return cmp.Compare(l.replica, name) })
-	old := &t.looks[0][i]
+	old := lookOf(t.looks[0], r.Replica, where)
 	f.flight /= float64(n)
 	f.requests, f.queried, f.hit = now.load.Requests-old.load.Requests, now.load.QueriedTokens-old.load.QueriedTokens, now.load.HitTokens-old.load.HitTokens
 	if now.removed < old.removed || now.ledger.First < old.ledger.First || f.requests < 0 || f.queried < 0 || f.hit < 0 {

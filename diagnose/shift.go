@@ -212,10 +212,7 @@ func (m *shifts) take(c *chain, e *wire.Event, idx *index.Index) {
 		mask = mask<<2 | 3
 	}
 	block, seq := -1, uint64(0)
-	windows(tokens, gram, func(at int, sum uint64) {
-		if sum&mask != 0 {
-			return
-		}
+	windows(tokens, gram, mask, func(at int, sum uint64) {
 		if b := at / size; b != block {
 			k, ok := idx.Resolve(m.heard.replica, e.Hashes[min(b, len(e.Hashes)-1)])
 			if block, seq = b, k.Seq; !ok {
@@ -303,9 +300,9 @@ func (c *chain) rival(id uint32) {
 	}
 }
 
-// windows calls do with the hash of every window of k tokens, at most gram, and where
-// it begins.
-func windows(tokens []wire.Token, k int, do func(at int, sum uint64)) {
+// windows calls do with the hash of every window of k tokens, at most gram, whose hash
+// has no bit of mask, and where it begins.
+func windows(tokens []wire.Token, k int, mask uint64, do func(at int, sum uint64)) {
 	const base = 0x9E3779B97F4A7C15
 	drop := uint64(1)
 	for range k {
@@ -323,7 +320,9 @@ func windows(tokens []wire.Token, k int, do func(at int, sum uint64)) {
 		}
 		if mixed[i%gram] = x; i >= k-1 {
 			y := sum * 0x94D049BB133111EB
-			do(i-k+1, y^y>>31)
+			if y ^= y >> 31; y&mask == 0 {
+				do(i-k+1, y)
+			}
 		}
 	}
 }

@@ -19,7 +19,8 @@ type shift struct {
 	kind     diff.Kind
 	class    diff.Class
 	detail   string
-	was, is  int // tokens of the span
+	also     string // what else moves with it, in words
+	was, is  int    // tokens of the span
 	spelled  bool
 	now, can int // blocks reused, and reused if it were moved last or in one form
 	total    int // blocks of the shorter chain
@@ -28,6 +29,10 @@ type shift struct {
 }
 
 func (s *shift) lost() int { return s.can - s.now }
+
+// ownText reports whether what parts the chains is of one chat, whose next turn is
+// rendered otherwise than it was generated: each chat then parts at a place of its own.
+func (s *shift) ownText() bool { return s.code == "template-drift" || s.class == diff.JSONSpacing }
 
 // family are chains that part alike. The shift that lost most stands for all.
 type family struct {
@@ -126,7 +131,7 @@ func (m *shifts) compare(c *chain, at wire.Time, idx *index.Index) {
 		s.head = seqs[s.now-1]
 	}
 	s.now = max(s.now, min(int(c.there), s.can))
-	if ok && s.lost() > 0 && (s.code == "template-drift" || fraction*s.lost() >= s.total) {
+	if ok && s.lost() > 0 && (s.ownText() || fraction*s.lost() >= s.total) {
 		m.join(s, best, c, common)
 	}
 }
@@ -212,9 +217,23 @@ func (m *shifts) parted(a, b []wire.Token, size int) (shift, bool) {
 	if s.spelled || d.Reuse.Lost >= s.lost() {
 		s.kind, s.was, s.is = p.Kind, p.A.End-p.A.Start, p.B.End-p.B.Start
 	}
+	s.also = alongside(d.Spans)
 	s.now, s.can = d.Reuse.Now, max(d.Reuse.Moved, s.can)
-	s.total = min(len(a), len(b)) / size
+	s.total = max(min(len(a), len(b))/size, s.can)
 	return s, true
+}
+
+// alongside names the spans behind the first that are remedied with it, each class once.
+func alongside(spans []diff.Span) string {
+	var out []string
+	for i := range spans[1:] {
+		s := &spans[1+i]
+		name := s.Class.String()
+		if s.Remedied && s.Class != spans[0].Class && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // permuted knows chains that go on with the same content in another order, though
@@ -238,12 +257,12 @@ func permuted(a, b []wire.Token, size int) (shift, bool) {
 // in b.
 func shared(a, b []wire.Token, k int) (inA, inB []int) {
 	at := make(map[uint64]int, len(a))
-	windows(a, k, func(i int, sum uint64) {
+	windows(a, k, 0, func(i int, sum uint64) {
 		if _, before := at[sum]; !before {
 			at[sum] = i
 		}
 	})
-	windows(b, k, func(j int, sum uint64) {
+	windows(b, k, 0, func(j int, sum uint64) {
 		if i, ok := at[sum]; ok {
 			inA, inB = append(inA, i), append(inB, j)
 			delete(at, sum)
@@ -317,7 +336,7 @@ func (m *shifts) family(id uint32) *family {
 func (m *shifts) join(s shift, old, c *chain, common int) {
 	f := m.family(old.family)
 	n := s.token
-	if s.code == "template-drift" { // each chat has a content of its own
+	if s.ownText() {
 		f = nil
 		for _, other := range m.families {
 			if other.code == s.code && other.class == s.class && other.spelled == s.spelled {
@@ -325,7 +344,7 @@ func (m *shifts) join(s shift, old, c *chain, common int) {
 			}
 		}
 	}
-	if f == nil { // what is shared may be of one chat alone, where they part the same for all
+	if f == nil && !s.ownText() { // what is shared may be of one chat alone, where they part the same for all
 		for _, other := range m.families {
 			if s.head != 0 && other.head == s.head && (s.spelled || s.code == "order-shift") && other.like(&s) {
 				f = other
@@ -333,7 +352,7 @@ func (m *shifts) join(s shift, old, c *chain, common int) {
 		}
 	}
 	switch {
-	case f != nil && s.code == "template-drift":
+	case f != nil && s.ownText():
 	case f == nil || !f.like(&s):
 		f = m.found(s, old, c)
 	case f.members < grown && n > f.low+2 && s.code != "order-shift":

@@ -43,11 +43,13 @@ func (f *family) finding(now wire.Time, m *shifts) Finding {
 	if blocks*dear < stored {
 		out.Severity = Info
 	}
-	// The first member lost nothing.
-	requests := fmt.Sprintf("%d of %d requests that stored blocks in the last hour", members+1, max(all, members+1))
+	if !f.ownText() {
+		members++ // the first, which lost nothing
+	}
+	requests := fmt.Sprintf("%d of %d requests that stored blocks in the last hour", members, max(all, members))
 	wasted := fmt.Sprintf("%s were computed again", count(uint64(blocks), "block"))
 	where := fmt.Sprintf("token %d (block %d)", f.low, f.low/f.size)
-	if f.code == "template-drift" {
+	if f.ownText() {
 		where = fmt.Sprintf("token %d (block %d)", f.token, f.token/f.size)
 		out.Evidence.Block, out.Evidence.Token = p(f.token/f.size), p(f.token)
 	}
@@ -94,6 +96,9 @@ func (f *family) what() string {
 	name := f.class.String()
 	if f.detail != "" {
 		name += " (" + f.detail + ")"
+	}
+	if f.also != "" {
+		name += " and " + f.also
 	}
 	return name + ", " + how
 }

@@ -26,6 +26,7 @@ type Audit struct {
 	// AtStart counts those of Agree where the promise at the request's start
 	// alone was right.
 	AtStart    int
+	Funnel     Funnel
 	PerReplica []ReplicaAudit
 	// Spelled are the requests by log whose tokens a Speller compared, nil where none
 	// were.
@@ -33,6 +34,17 @@ type Audit struct {
 	// Disagreements lists over and under, Exclusions the rest that has a
 	// reason; both in order of start.
 	Disagreements, Exclusions []Verdict
+}
+
+// Funnel says where reuse is lost on the way, in prompt tokens of the judged requests:
+// those that were Asked for, those that some replica of the model had as the request
+// came, those that the Chosen one had, and those that its engine reused. What is lost
+// at the first step is new work or was evicted, at the second it was the routing.
+type Funnel struct {
+	Asked     int `json:"asked"`
+	Somewhere int `json:"somewhere"`
+	Chosen    int `json:"chosen"`
+	Cached    int `json:"cached"`
 }
 
 // ReplicaAudit is one replica's share, by the log's name.
@@ -93,6 +105,7 @@ type promise struct {
 	replica         wire.Replica
 	low, high, sure int // tokens
 	start           int
+	somewhere       int // what the replica that had most of it had at the start
 	exact, seen     bool
 	words           string
 }
@@ -191,7 +204,7 @@ func (a *Auditor) promise(name wire.Replica, r *running) {
 		r.res.promises = append(r.res.promises, r.p)
 	}
 	if r.res.prompt == nil {
-		q := index.Query{Tokens: r.req.Tokens, Salt: r.req.Salt}
+		q := index.Query{Model: trust.Model, Tokens: r.req.Tokens, Salt: r.req.Salt}
 		if r.req.Model != trust.Model && trust.Model != "" {
 			q.LoRA = r.req.Model
 		}
@@ -205,7 +218,10 @@ func (a *Auditor) promise(name wire.Replica, r *running) {
 		sure = 0
 	}
 	if !p.seen {
-		p.low, p.high, p.sure, p.start = full, full, sure, full
+		p.low, p.high, p.sure, p.start, p.somewhere = full, full, sure, full, full
+		for _, m := range a.idx.Match(r.res.prompt) {
+			p.somewhere = max(p.somewhere, index.CachedTokens(m.Depth(), m.BlockSize, n))
+		}
 	}
 	p.low, p.high, p.sure = min(p.low, full), max(p.high, full), min(p.sure, sure)
 	if !trust.Exact {
@@ -269,6 +285,9 @@ func (a *Auditor) judge(audit *Audit, row *ReplicaAudit, q *Request, res *result
 	v.Predicted = min(max(q.Cached, best.low), best.high)
 	row.Predicted += best.start
 	row.Cached += q.Cached
+	f := &audit.Funnel
+	f.Asked, f.Somewhere = f.Asked+len(q.Tokens), f.Somewhere+best.somewhere
+	f.Chosen, f.Cached = f.Chosen+best.start, f.Cached+q.Cached
 	if best.agrees(q.Cached) {
 		audit.Agree++
 		row.Agree++

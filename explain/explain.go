@@ -413,6 +413,11 @@ func (a *Answer) note(cands []candidate, q Query) {
 		wire.Printable(q.Named), wire.Printable(a.Model))
 	say(unknown > 0, "the load of %s is unknown and counts as 0: let metrics be read, or give it by hand", wire.Counted(unknown, "candidate"))
 	say(stale > 0, "the load of %s is stale", wire.Counted(stale, "candidate"))
+	most := index.CachedTokens(a.Blocks, a.BlockSize, a.Tokens)
+	whole := func(c Candidate) bool { return c.CachedTokens == most }
+	say(most < a.Blocks*a.BlockSize && slices.ContainsFunc(a.Candidates, whole),
+		"an engine computes the last token of every prompt, so of its %s at most %d are reused: a hit rate of %.1f %%",
+		wire.Counted(a.Blocks, "block"), most/a.BlockSize, 100*float64(most)/float64(a.Tokens))
 	if q.Page != nil {
 		mine := 0
 		for _, w := range q.Page.Workers {

@@ -33,6 +33,38 @@ func (a *Answer) Verdict() string {
 	return fmt.Sprintf("It is drawn, most likely to go to %s, %s.", name(a.Choice[0]), why)
 }
 
+// Longest says in a sentence who has the most of the prompt cached, and what it costs
+// there, where that is not who gets it; it is empty otherwise.
+func (a *Answer) Longest() string {
+	if len(a.Choice) == 0 {
+		return ""
+	}
+	depth := func(c *Candidate) (n int) {
+		for _, blocks := range c.Match {
+			n += blocks
+		}
+		return n
+	}
+	var best, chosen *Candidate
+	for i := range a.Candidates {
+		c := &a.Candidates[i]
+		if best == nil || depth(c) > depth(best) {
+			best = c
+		}
+		if slices.Contains(a.Choice, c.Replica) && (chosen == nil || depth(c) > depth(chosen)) {
+			chosen = c
+		}
+	}
+	if chosen == nil || depth(best) <= depth(chosen) {
+		return ""
+	}
+	said := fmt.Sprintf("The longest prefix is on %s, %d of %s", name(best.Replica), depth(best), wire.Counted(a.Blocks, "block"))
+	if best.Rank == 0 {
+		return said + ", but it is not eligible."
+	}
+	return said + fmt.Sprintf(", at a cost of %s against %s.", Number(best.Cost), Number(chosen.Cost))
+}
+
 // Equal says in a sentence which terms cancel; it is empty where none does that
 // costs anything.
 func (a *Answer) Equal() string {

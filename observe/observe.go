@@ -366,12 +366,12 @@ func (o *Observer) apply(steps []stream.Step) {
 		if o.decided != nil {
 			o.decided.before(o, at)
 		}
+		o.watch.Step(s, o.idx)
 		o.change(s)
 	}
 }
 
 func (o *Observer) change(s *stream.Step) {
-	o.watch.Step(s, o.idx)
 	switch s.Kind {
 	case stream.Apply:
 		for i := range s.Batch.Events {

@@ -126,7 +126,7 @@ var shiftScenarios = []scenario{
 	{
 		code: "template-drift", name: "the beginning doubled on one path",
 		fault: plainly(doubled(2)...), twin: plainly(doubled(1)...),
-		want: titled(diagnose.Warning, "5 of 8 requests", "bos (doubled)", "60 blocks"),
+		want: titled(diagnose.Warning, "4 of 8 requests", "bos (doubled)", "60 blocks"),
 	},
 	{
 		code: "multimodal-first", name: "a picture before the instructions",

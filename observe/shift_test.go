@@ -213,11 +213,7 @@ func TestPainsOfPrompts(t *testing.T) {
 		return out
 	}
 	answer := "Your parcel left the depot this morning and will be delivered before noon. The driver could not find the address, so it went back to the depot."
-	for _, tt := range []struct {
-		id, code, what string
-		before         string // what stands in front of the first token that differs
-		text           func(n int) string
-	}{
+	for _, p := range []promptPain{
 		{"P01", "boundary-shift", "header line", "<|im_start|>system\n", func(n int) string {
 			return system("x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=" + ids[n] + ";\n" + instructions)
 		}},
@@ -256,33 +252,9 @@ func TestPainsOfPrompts(t *testing.T) {
 			return chat + answer + "<|im_end|>\n<|im_start|>user\nThank you, that helps.<|im_end|>\n<|im_start|>assistant\n"
 		}},
 	} {
-		t.Run(tt.id, func(t *testing.T) {
+		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
-			var prompts [][]wire.Token
-			n := 6
-			if tt.before == "" {
-				n = 8
-			}
-			for i := range n {
-				prompts = append(prompts, words.tokens(t, tt.text(i)))
-			}
-			o := New(Options{Speech: words})
-			for _, rec := range asked(t, -1, prompts...) {
-				o.Push(rec)
-			}
-			found := shiftsIn(o.Snapshot().Findings)
-			i := slices.IndexFunc(found, func(f diagnose.Finding) bool { return f.Code == tt.code })
-			if i < 0 {
-				t.Fatalf("found %s", inWords(found))
-			}
-			f := found[i]
-			t.Log(f.Title, "·", f.Counterfactual)
-			if !strings.Contains(f.Title, tt.what) || f.Severity != diagnose.Warning {
-				t.Errorf("%s: %s", f.Severity, f.Title)
-			}
-			if tt.before != "" && *f.Evidence.Token != len(words.tokens(t, tt.before)) {
-				t.Errorf("token %d, want %d", *f.Evidence.Token, len(words.tokens(t, tt.before)))
-			}
+			p.found(t, words)
 		})
 	}
 }

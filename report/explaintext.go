@@ -20,7 +20,7 @@ import (
 func ExplainText(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
-	fmt.Fprintf(&b, "%s\n", a.Verdict())
+	fmt.Fprintf(&b, "%s\n", strings.TrimSpace(a.Verdict()+" "+a.Longest()))
 	model := ""
 	if a.Model != "" {
 		model = ", model " + wire.Printable(a.Model)

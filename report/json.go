@@ -156,7 +156,7 @@ func write(w io.Writer, v any) error {
 func JSON(w io.Writer, s *observe.Snapshot, damage string) error {
 	r := jsonReport{
 		Schema: ReportSchema, Source: s.Source, From: s.From, Until: s.Until, Records: s.Records, Damage: damage,
-		Headline: diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}),
+		Headline: diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings),
 		Blocks:   jsonFleetBlocks{s.Blocks.Known, s.Blocks.Resident, s.Blocks.Shared},
 		Stores:   jsonStores(s.Ledger),
 		Replicas: []jsonReplica{}, Findings: findings(s.Findings), Notes: []jsonNote{},
@@ -251,6 +251,7 @@ type jsonAudit struct {
 	Bounds        int                `json:"bounds"`
 	BoundsTight   int                `json:"bounds_tight"`
 	RightAtStart  int                `json:"right_at_start"`
+	Funnel        explain.Funnel     `json:"funnel"`
 	PerReplica    []jsonReplicaAudit `json:"per_replica"`
 	Disagreements []jsonVerdict      `json:"disagreements"`
 	Exclusions    []jsonVerdict      `json:"exclusions"`
@@ -287,7 +288,7 @@ func AuditJSON(w io.Writer, a *explain.Audit, damage string) error {
 	j := jsonAudit{
 		Schema: AuditSchema, Damage: damage, Requests: a.Requests, Agree: a.Agree, Over: a.Over, Under: a.Under,
 		Unverifiable: a.Unverifiable, Excluded: a.Excluded, Bounds: a.Bounds, BoundsTight: a.Tight,
-		RightAtStart: a.AtStart, PerReplica: []jsonReplicaAudit{},
+		RightAtStart: a.AtStart, Funnel: a.Funnel, PerReplica: []jsonReplicaAudit{},
 		Disagreements: verdicts(a.Disagreements), Exclusions: verdicts(a.Exclusions),
 	}
 	for _, r := range a.PerReplica {

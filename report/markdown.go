@@ -32,7 +32,8 @@ func FindingsMarkdown(w io.Writer, s *observe.Snapshot, damage string, made Made
 	var b strings.Builder
 	open, over := apart(s.Findings)
 	fmt.Fprintf(&b, "## kvscope: %s\n\n", verdict(open))
-	fmt.Fprintf(&b, "**%s**\n\n", prose(diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas})))
+	// Of trust alone: what is found follows in full.
+	fmt.Fprintf(&b, "**%s**\n\n", prose(diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, nil)))
 	if damage != "" {
 		fmt.Fprintf(&b, "INCOMPLETE: %s\n\n", prose(damage))
 	}
@@ -67,7 +68,7 @@ func apart(findings []diagnose.Finding) (open, over []diagnose.Alike) {
 	return open, over
 }
 
-// verdict counts what is open.
+// verdict counts what is open, and names the checks at warning or above.
 func verdict(open []diagnose.Alike) string {
 	var n [diagnose.Error + 1]int
 	for _, a := range open {
@@ -89,7 +90,17 @@ func verdict(open []diagnose.Alike) string {
 	if len(words) == 0 {
 		return "no open finding"
 	}
-	return listed(words, len(words)) + " open"
+	var codes []string
+	for _, a := range open {
+		if c := code(a[0].Code); a[0].Severity >= diagnose.Warning && !slices.Contains(codes, c) {
+			codes = append(codes, c)
+		}
+	}
+	said := listed(words, len(words)) + " open"
+	if len(codes) > 0 {
+		said += ": " + listed(codes, 4)
+	}
+	return said
 }
 
 // unheard counts the replicas of which no event came.
@@ -175,7 +186,7 @@ func mdFinding(b *strings.Builder, a diagnose.Alike, now wire.Time) {
 	for _, f := range a {
 		evidence = add(evidence, "", f.Evidence.String())
 		of := ""
-		if len(a) > 1 {
+		if len(a.Names()) > 1 {
 			of = code(f.Subject) + " "
 		}
 		effect = add(effect, of, f.Effect.String())
@@ -198,18 +209,21 @@ func mdFinding(b *strings.Builder, a diagnose.Alike, now wire.Time) {
 // mdTitle says what findings that are alike say, in the first one's numbers.
 func mdTitle(a diagnose.Alike) string {
 	x := a[0]
-	if a.Same() {
+	switch {
+	case a.Same():
 		return prose(x.Title)
+	case len(a.Names()) == 1:
+		return fmt.Sprintf("%s (and %d more like it)", prose(x.Title), len(a)-1)
 	}
 	return code(x.Subject) + ": " + prose(x.Title) + " (likewise the others)"
 }
 
-// add adds a text, if there is one.
+// add adds a text, if there is one that is new.
 func add(texts []string, of, text string) []string {
-	if text == "" {
-		return texts
+	if said := of + prose(text); text != "" && !slices.Contains(texts, said) {
+		texts = append(texts, said)
 	}
-	return append(texts, of+prose(text))
+	return texts
 }
 
 // few joins the first of many texts.

@@ -51,7 +51,7 @@ func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	got := page(t, recorded(t, "d_restart"), "")
 	for _, want := range []string{
-		"## kvscope: 1 warning and 2 notes open\n", "**b has lost its link",
+		"## kvscope: 1 warning and 2 notes open: `dead-replica-blocks`\n", "**b has lost its link",
 		"| `b` | STALE(link-lost, late-join) | ≤ 132 (66.3 %) | about 67 / 199 |", "| `c` | EXACT | 0 |",
 		"### INFO `late-join`: `b` and `a`\n", "- evidence: replica b, batches 0–279; replica a, batches 0–216\n",
 		"; `a` 121 blocks, 3 872 tokens", "- **next**: fetch", "`docs/checks/late-join.md`",

@@ -43,7 +43,7 @@ func Text(w io.Writer, s *observe.Snapshot, damage string) error {
 // head says what is looked at, and how it is, in two lines.
 func head(b *strings.Builder, s *observe.Snapshot) {
 	fmt.Fprintf(b, "%s · %s · %s to %s\n", wire.Printable(s.Source), wire.Counted(len(s.Replicas), "replica"), clock(s.From), clock(s.Until))
-	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
+	fmt.Fprintf(b, "%s\n", diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings))
 }
 
 // column is one column of the replica table.
@@ -226,6 +226,9 @@ func engines(b *strings.Builder, replicas []diagnose.Replica) {
 		if n := r.Index.BlockSize; n > 0 {
 			size = strconv.Itoa(n)
 		}
+		if r.Index.Bigram {
+			size += " of overlapping pairs (speculative decoding)"
+		}
 		kind := fmt.Sprintf("model %s, block size %s, events %s, hash %s", or(wire.Printable(r.Model), "unknown"), size, r.Dialect, recipe)
 		if who[kind] == nil {
 			order = append(order, kind)
@@ -344,7 +347,16 @@ func AuditText(w io.Writer, a *explain.Audit, damage string) error {
 	var b strings.Builder
 	incomplete(&b, damage)
 	judged := a.Agree + a.Over + a.Under
-	fmt.Fprintf(&b, "%d of %d requests agree with what the index promised while they ran; for %d the promise at their start alone was right.\n", a.Agree, judged, a.AtStart)
+	rate := ""
+	if judged > 0 {
+		rate = " (" + percent(float64(a.Agree), float64(judged)) + ")"
+	}
+	fmt.Fprintf(&b, "%d of %d requests agree%s with what the index promised while they ran; for %d the promise at their start alone was right.\n", a.Agree, judged, rate, a.AtStart)
+	if f := a.Funnel; f.Asked > 0 {
+		of := func(n int) string { return percent(float64(n), float64(f.Asked)) }
+		fmt.Fprintf(&b, "Of their %s, %s were cached on some replica as the request came, %s on the one that was chosen, and %s were reused.\n",
+			wire.Counted(f.Asked, "prompt token"), of(f.Somewhere), of(f.Chosen), of(f.Cached))
+	}
 	if a.Bounds > 0 {
 		fmt.Fprintf(&b, "%d of them ran on a replica that was not EXACT, where a promise is only a lower bound; in %d the full prediction was right too.\n", a.Bounds, a.Tight)
 	}

@@ -16,7 +16,7 @@ import (
 func (m *model) header(s *scene, l layout) []string {
 	out := []string{m.topLine(s, l.w)}
 	if l.headline > 0 {
-		text := diagnose.Headline(diagnose.View{Now: s.snap.Until, Replicas: s.snap.Replicas})
+		text := diagnose.Headline(diagnose.View{Now: s.snap.Until, Replicas: s.snap.Replicas}, s.snap.Findings)
 		for _, line := range wrap(clean(text), l.w-2, l.headline) {
 			out = append(out, " "+m.theme.strong.render(line))
 		}

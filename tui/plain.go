@@ -73,7 +73,7 @@ func (p *Plain) Next(s *observe.Snapshot) error {
 		line(n.At, "note %s%s", who, n.Text)
 	}
 	p.findings(s, line)
-	h := diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas})
+	h := diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings)
 	if gist := strings.Map(withoutDigits, h); p.begun && gist != p.headline { // a doubt that shrinks is no news
 		p.headline = gist
 		line(s.Until, "%s", h)

@@ -79,7 +79,7 @@ func record(cmd *cobra.Command, in *input, out string) (err error) {
 	}
 	s := live.Snapshot()
 	fmt.Fprintf(cmd.ErrOrStderr(), "recorded %d records of %d replicas in %s: %d bytes. %s\n", w.Records()-t.refused, len(s.Replicas), out, w.Bytes(),
-		diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}))
+		diagnose.Headline(diagnose.View{Now: s.Until, Replicas: s.Replicas}, s.Findings))
 	if err == nil {
 		err = reached(s)
 	}

@@ -69,7 +69,7 @@ func (s *screen) show(ctx context.Context, cmd *cobra.Command, opt tui.Options) 
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s at %s: %s\n%s\n", last.Source, stamp(last.Until),
-		diagnose.Headline(diagnose.View{Now: last.Until, Replicas: last.Replicas}), findingCount(last))
+		diagnose.Headline(diagnose.View{Now: last.Until, Replicas: last.Replicas}, last.Findings), findingCount(last))
 	return nil
 }
 
