@@ -14,7 +14,7 @@ type blockLRU struct {
 	slots []slot
 	nfree int
 	// oldest is the oldest copy of each block.
-	oldest map[block]int32
+	oldest table
 	log    []change
 }
 
@@ -28,7 +28,7 @@ type slot struct {
 }
 
 func newBlockLRU(capacity int) *blockLRU {
-	c := &blockLRU{slots: make([]slot, capacity+1), nfree: capacity, oldest: map[block]int32{}}
+	c := &blockLRU{slots: make([]slot, capacity+1), nfree: capacity}
 	for i := range c.slots {
 		c.slots[i].prev = int32((i + capacity) % (capacity + 1))
 		c.slots[i].next = int32((i + 1) % (capacity + 1))
@@ -50,7 +50,7 @@ func (c *blockLRU) unlink(at int32) {
 
 func (c *blockLRU) match(path []block) int {
 	for i, b := range path {
-		if c.oldest[b] == 0 {
+		if c.oldest.get(uint64(b)) == 0 {
 			return i
 		}
 	}
@@ -61,7 +61,7 @@ func (c *blockLRU) begin(s *sequence) bool {
 	s.slots = s.slots[:0]
 	idle := 0
 	for _, b := range s.path[:s.usable] {
-		at := c.oldest[b]
+		at := c.oldest.get(uint64(b))
 		if at == 0 {
 			break
 		}
@@ -100,16 +100,16 @@ func (c *blockLRU) take() int32 {
 
 func (c *blockLRU) forget(at int32) {
 	s := &c.slots[at]
-	switch first := c.oldest[s.holds]; {
+	switch first := c.oldest.get(uint64(s.holds)); {
 	case first != at:
 		for c.slots[first].twin != at {
 			first = c.slots[first].twin
 		}
 		c.slots[first].twin = s.twin
 	case s.twin != 0:
-		c.oldest[s.holds] = s.twin
+		c.oldest.set(uint64(s.holds), s.twin)
 	default:
-		delete(c.oldest, s.holds)
+		c.oldest.set(uint64(s.holds), 0)
 		c.log = append(c.log, change{s.holds, true})
 	}
 	s.holds, s.twin = 0, 0
@@ -120,14 +120,14 @@ func (c *blockLRU) store(s *sequence, from, to int) {
 	for i := from; i < to; i++ {
 		at, b := s.slots[i], s.path[i]
 		c.slots[at].holds = b
-		if copied := c.oldest[b]; copied != 0 {
+		if copied := c.oldest.get(uint64(b)); copied != 0 {
 			for c.slots[copied].twin != 0 {
 				copied = c.slots[copied].twin
 			}
 			c.slots[copied].twin = at
 			continue
 		}
-		c.oldest[b] = at
+		c.oldest.set(uint64(b), at)
 		c.log = append(c.log, change{block: b})
 	}
 }

@@ -305,7 +305,7 @@ func againstNaive(t *testing.T, engine Engine, plain func(int) naive, rng *rand.
 	path := func(n int) []block {
 		var out []block
 		for at := block(0); len(out) < n; {
-			at = all.next(at, rune(rng.IntN(2)*(1+rng.IntN(2))))
+			at = all.next(at, int64(rng.IntN(2)*(1+rng.IntN(2))))
 			out = append(out, at)
 		}
 		return out

@@ -6,8 +6,12 @@ import (
 )
 
 // block is the name of a block: of its content and of all that goes before it.
-// Names count from 1.
-type block uint32
+// Names count from 1. They are runes, so that a path of them is what a router that
+// goes by text reads: it compares from the front, where both are the same.
+type block = rune
+
+// maxBlocks bounds the names, so that what is kept for each fits into memory.
+const maxBlocks = 1 << 27
 
 // names gives blocks their names.
 type names struct {
@@ -21,7 +25,7 @@ type names struct {
 // piece is content behind a block.
 type piece struct {
 	parent block
-	symbol rune
+	symbol int64
 }
 
 func newNames() *names {
@@ -35,7 +39,7 @@ func (n *names) fresh() block {
 }
 
 // next names the block with this content behind another.
-func (n *names) next(parent block, symbol rune) block {
+func (n *names) next(parent block, symbol int64) block {
 	p := piece{parent, symbol}
 	b, ok := n.after[p]
 	if !ok {

@@ -12,7 +12,7 @@ type radix struct {
 	nodes []radixNode
 	spare []int32
 	// first finds a node by its first page, whose name says what goes before it.
-	first map[block]int32
+	first table
 	// Of the capacity, tree pages are in the tree, locked ones of them in use, and
 	// own pages belong to sequences alone.
 	capacity, tree, locked, own int
@@ -27,7 +27,7 @@ type radixNode struct {
 }
 
 func newRadix(capacity int) *radix {
-	return &radix{nodes: make([]radixNode, 1), first: map[block]int32{}, capacity: capacity}
+	return &radix{nodes: make([]radixNode, 1), capacity: capacity}
 }
 
 func (c *radix) insert(after, at int32) {
@@ -45,8 +45,8 @@ func (c *radix) unlink(at int32) {
 // the first pages alone.
 func (c *radix) walk(path []block) (node int32, depth, partly int) {
 	for depth < len(path) {
-		at, ok := c.first[path[depth]]
-		if !ok {
+		at := c.first.get(uint64(path[depth]))
+		if at == 0 {
 			break
 		}
 		pages, rest := c.nodes[at].pages, path[depth:]
@@ -92,7 +92,7 @@ func (c *radix) add(n radixNode) int32 {
 		at = int32(len(c.nodes))
 		c.nodes = append(c.nodes, n)
 	}
-	c.first[n.pages[0]] = at
+	c.first.set(uint64(n.pages[0]), at)
 	return at
 }
 
@@ -101,7 +101,7 @@ func (c *radix) split(at int32, pages int) int32 {
 	n := c.nodes[at]
 	upper := c.add(radixNode{pages: n.pages[:pages], parent: n.parent, locks: n.locks})
 	c.nodes[at].pages, c.nodes[at].parent = n.pages[pages:], upper
-	c.first[n.pages[pages]] = at
+	c.first.set(uint64(n.pages[pages]), at)
 	if n.locks == 0 {
 		c.insert(at, upper)
 	}
@@ -146,7 +146,7 @@ func (c *radix) evict(pages int) {
 		at := c.nodes[0].next
 		n := c.nodes[at]
 		c.unlink(at)
-		delete(c.first, n.pages[0])
+		c.first.set(uint64(n.pages[0]), 0)
 		for _, b := range n.pages {
 			c.log = append(c.log, change{b, true})
 		}
