@@ -11,12 +11,10 @@ import (
 // Result is what a policy made of a workload. Shares are from 0 to 1, times in
 // seconds.
 type Result struct {
-	Workload, Policy string
-	Sticks           route.Affinity
-	Engine           Engine
-	Replicas         int
-	Capacity         int // blocks of each
-	BlockSize        int // tokens
+	Policy string
+	Sticks route.Affinity
+	// Set are the settings of the policy that are not its defaults.
+	Set []route.Setting
 	// Requests were served, and Refused too long for the cache. Short of those served
 	// have no block that could come from a cache; the shares leave them out.
 	Requests, Refused, Short int
@@ -61,7 +59,7 @@ type meter struct {
 	next                   wire.Time // the end of the bin
 	begun                  bool
 	from, to               wire.Time
-	ttft, latency          []float32
+	ttft, latency          []float64
 	sessions               []sessionMark
 	later, sticky          int
 	placed                 []int
@@ -92,8 +90,8 @@ func (c *cvMean) mean() float64 { return c.sum / max(1, c.bins) }
 func (m *meter) begin(w *Workload, replicas int) {
 	m.sessions = make([]sessionMark, w.sessions)
 	m.placed = make([]int, replicas)
-	m.ttft = make([]float32, 0, len(w.requests))
-	m.latency = make([]float32, 0, len(w.requests))
+	m.ttft = make([]float64, 0, len(w.requests))
+	m.latency = make([]float64, 0, len(w.requests))
 	m.next = bin
 }
 
@@ -145,10 +143,10 @@ func (m *meter) serve(f *flight, prompt, size int, byCache bool) {
 	}
 }
 
-func (m *meter) first(took wire.Time) { m.ttft = append(m.ttft, float32(took.Seconds())) }
+func (m *meter) first(took wire.Time) { m.ttft = append(m.ttft, took.Seconds()) }
 
 func (m *meter) end(q *request, from, now wire.Time) {
-	m.latency = append(m.latency, float32((now - from).Seconds()))
+	m.latency = append(m.latency, (now - from).Seconds())
 	m.sessions[q.session].to = now
 	m.to = max(m.to, now)
 }
@@ -166,8 +164,7 @@ func ratio(part, of int) float64 { return float64(part) / float64(max(1, of)) }
 func (r *run) result() *Result {
 	m := &r.m
 	out := &Result{
-		Workload: r.w.Name, Policy: r.o.Policy.Policy().Name, Sticks: r.o.Policy.Policy().Sticks, Engine: r.o.Engine,
-		Replicas: r.o.Replicas, Capacity: r.o.Capacity, BlockSize: r.w.BlockSize,
+		Policy: r.o.Policy.Policy().Name, Sticks: r.o.Policy.Policy().Sticks,
 		Requests: m.served, Refused: m.refused, Short: m.short,
 		HitRate: ratio(m.hits, m.tokens), Phantom: ratio(m.phantom, m.tokens), Believes: r.byCache,
 		BacklogCV: m.backlog.mean(), BlocksCV: m.blocks.mean(),
@@ -176,13 +173,18 @@ func (r *run) result() *Result {
 		Sticky: ratio(m.sticky, m.later), Later: m.later,
 	}
 	if !r.w.Open() {
-		var whole []float32
+		var whole []float64
 		for _, s := range m.sessions {
 			if s.begun {
-				whole = append(whole, float32((s.to - s.from).Seconds()))
+				whole = append(whole, (s.to - s.from).Seconds())
 			}
 		}
 		out.Session = sumUp(whole)
+	}
+	for _, s := range r.o.Policy.Settings() {
+		if s.Origin != route.OriginDefault {
+			out.Set = append(out.Set, s)
+		}
 	}
 	for _, n := range m.placed {
 		out.Share = append(out.Share, ratio(n, m.served))
@@ -191,15 +193,15 @@ func (r *run) result() *Result {
 }
 
 // sumUp sorts its input. A quantile is the least value that so many are not above.
-func sumUp(of []float32) Times {
+func sumUp(of []float64) Times {
 	if len(of) == 0 {
 		return Times{}
 	}
 	slices.Sort(of)
 	sum := 0.0
 	for _, v := range of {
-		sum += float64(v)
+		sum += v
 	}
-	at := func(percent int) float64 { return float64(of[(len(of)*percent+99)/100-1]) }
+	at := func(percent int) float64 { return of[(len(of)*percent+99)/100-1] }
 	return Times{sum / float64(len(of)), at(50), at(99)}
 }

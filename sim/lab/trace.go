@@ -218,7 +218,8 @@ func FromLog(name string, log []Logged, blockSize int, rate float64) (*Workload,
 type logger struct {
 	w     *Workload
 	names *names
-	// ends are the last complete blocks of requests, with their sessions.
+	// ends are the last complete blocks of requests that nothing continues yet, with
+	// their sessions.
 	ends map[block]int32
 }
 
@@ -240,6 +241,7 @@ func (l *logger) put(r request, path []block, infer bool) (int32, error) {
 		for i := len(whole) - 1; i > 0 && r.session < 0; i-- {
 			if s, ok := l.ends[whole[i]]; ok {
 				r.session = s
+				delete(l.ends, whole[i]) // another one that begins so is a branch
 			}
 		}
 		if r.session < 0 {

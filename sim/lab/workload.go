@@ -15,8 +15,8 @@ type Workload struct {
 	Name string
 	// BlockSize is in tokens.
 	BlockSize int
-	// Inferred says that nobody told the sessions: a request that begins with all
-	// complete blocks of an earlier one, of which there are at least two, is taken
+	// Inferred says that nobody told the sessions: the first request that begins with
+	// all complete blocks of an earlier one, of which there are at least two, is taken
 	// for its next turn.
 	Inferred bool
 	requests []request

@@ -3,11 +3,14 @@ package lab
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -176,3 +179,76 @@ func TestShapes(t *testing.T) {
 }
 
 func refusal(_ *Workload, err error) error { return err }
+
+// TestOracleTraces reads published traces, and holds a run without evictions
+// against the hits that counting ids gives.
+func TestOracleTraces(t *testing.T) {
+	t.Parallel()
+	root := refdata.Root(t)
+	requests := 0
+	for _, name := range refdata.Files(t, root, "traces/*.jsonl.gz") {
+		text := refdata.Unpack(t, name)
+		w, err := ReadTrace(bytes.NewReader(text), name, TraceBlock, TraceBlock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// An id stands for all before it too, so a hit is an id that was seen.
+		seen := map[int64]bool{}
+		lines, asked, hits := 0, 0, 0
+		for dec := json.NewDecoder(bytes.NewReader(text)); ; lines++ {
+			var row struct {
+				Input  int     `json:"input_length"`
+				Hashes []int64 `json:"hash_ids"`
+			}
+			if err := dec.Decode(&row); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			usable := (row.Input - 1) / TraceBlock
+			n := 0
+			for n < usable && seen[row.Hashes[n]] {
+				n++
+			}
+			for _, id := range row.Hashes[:row.Input/TraceBlock] {
+				seen[id] = true
+			}
+			if usable > 0 {
+				asked += row.Input
+				hits += n * TraceBlock
+			}
+		}
+		requests += lines
+		if w.Requests() != lines {
+			t.Errorf("%s: %d requests, want %d", name, w.Requests(), lines)
+		}
+		for _, engine := range []Engine{VLLM, SGLang} {
+			// One sequence at a time, so that what is served is what was computed.
+			r := ran(t, Options{
+				Workload: w, Policy: policy(t, "affinity"), Engine: engine, Replicas: 1, Capacity: int(w.last) + 1000,
+				Rates: Rates{Prefill: 1e9, Decode: 1e9, Slots: 1},
+			})
+			near(t, name+" on "+engine.String(), r.HitRate, float64(hits)/float64(asked))
+		}
+	}
+	t.Logf("%d requests compared", requests)
+}
+
+// TestInferredSessions go on where a prompt goes on, once.
+func TestInferredSessions(t *testing.T) {
+	t.Parallel()
+	w := trace(t,
+		`{"timestamp": 0, "input_length": 200, "output_length": 5, "hash_ids": [1,2]}`,
+		`{"timestamp": 1, "input_length": 400, "output_length": 5, "hash_ids": [1,2,3,4]}`,
+		`{"timestamp": 2, "input_length": 400, "output_length": 5, "hash_ids": [1,2,5,6]}`,
+		`{"timestamp": 3, "input_length": 450, "output_length": 5, "hash_ids": [1,2,3,4,7]}`,
+		`{"timestamp": 4, "input_length": 500, "output_length": 5, "hash_ids": [1,2,5,6,8]}`,
+	)
+	var got []int32
+	for _, r := range w.requests {
+		got = append(got, r.session)
+	}
+	if want := []int32{0, 0, 1, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("sessions %v, want %v", got, want)
+	}
+}
