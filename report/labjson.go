@@ -30,7 +30,9 @@ type jsonLabGroup struct {
 	Capacity  int    `json:"capacity_blocks"`
 	BlockSize int    `json:"block_size"`
 	// Verdict says what the workload cannot tell apart; "" if it can.
-	Verdict string          `json:"verdict"`
+	Verdict string `json:"verdict"`
+	// Alike are the sets of policies that it does not tell apart.
+	Alike   [][]string      `json:"alike"`
 	Results []jsonLabResult `json:"results"`
 }
 
@@ -69,7 +71,10 @@ func LabJSON(w io.Writer, groups []lab.Group) error {
 		to := jsonLabGroup{
 			Workload: of.Name, Requests: of.Requests(), Sessions: of.Sessions(), Inferred: of.Inferred, OpenLoop: of.Open(),
 			Engine: g.Engine.String(), Replicas: g.Replicas, Capacity: g.Capacity, BlockSize: of.BlockSize,
-			Verdict: lab.Verdict(g.Results),
+			Verdict: lab.Verdict(g.Results), Alike: [][]string{},
+		}
+		for _, set := range lab.Alike(g.Results) {
+			to.Alike = append(to.Alike, labPolicies(set))
 		}
 		for _, r := range g.Results {
 			to.Results = append(to.Results, labResult(r, of.Open()))

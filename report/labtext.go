@@ -86,8 +86,14 @@ func labGroup(b *strings.Builder, g *lab.Group) {
 	if r := g.Results[0]; r.Refused > 0 {
 		fmt.Fprintf(b, "%s longer than a cache: refused.\n", wire.Counted(r.Refused, "request"))
 	}
-	if v := lab.Verdict(g.Results); v != "" {
-		fmt.Fprintf(b, "Note: %s.\n", v)
+	verdict, alike := lab.Verdict(g.Results), lab.Alike(g.Results)
+	if verdict != "" {
+		fmt.Fprintf(b, "Note: %s.\n", verdict)
+	}
+	for _, set := range alike {
+		if len(set) < len(g.Results) {
+			fmt.Fprintf(b, "Alike: %s.\n", strings.Join(labPolicies(set), ", "))
+		}
 	}
 }
 
@@ -96,6 +102,14 @@ func labPolicy(r *lab.Result) string {
 	out := r.Policy
 	for _, s := range r.Set {
 		out += " " + s.Name + "=" + wire.Printable(s.Value)
+	}
+	return out
+}
+
+func labPolicies(of []*lab.Result) []string {
+	out := make([]string, len(of))
+	for i, r := range of {
+		out[i] = labPolicy(r)
 	}
 	return out
 }

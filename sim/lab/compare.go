@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -62,36 +63,64 @@ const (
 	AlikeTTFT     = 0.10
 )
 
+// within reports whether values differ by a margin at most, which is relative to
+// the least if it is of times.
+func within(of []*Result, margin float64, relative bool, value func(*Result) float64) bool {
+	least, most := value(of[0]), value(of[0])
+	for _, r := range of[1:] {
+		least, most = min(least, value(r)), max(most, value(r))
+	}
+	if relative {
+		margin *= least
+	}
+	return most-least <= margin
+}
+
+func alikeHits(of []*Result) bool {
+	return within(of, AlikeHits, false, func(r *Result) float64 { return r.HitRate })
+}
+
+func alikeTimes(of []*Result) bool {
+	return within(of, AlikeMakespan, true, func(r *Result) float64 { return r.Makespan }) &&
+		within(of, AlikeTTFT, true, func(r *Result) float64 { return r.TTFT.Mean })
+}
+
+// Alike gives the sets of results that a workload does not tell apart, all else
+// being equal: of each two of a set, hit rates, makespans and mean times to first
+// token lie within the margins. Each result is in the first set that it fits, and
+// those alike to no other are in none.
+func Alike(of []*Result) [][]*Result {
+	var sets [][]*Result
+	for _, r := range of {
+		at := slices.IndexFunc(sets, func(set []*Result) bool {
+			with := append(slices.Clip(set), r)
+			return alikeHits(with) && alikeTimes(with)
+		})
+		if at < 0 {
+			sets = append(sets, []*Result{r})
+			continue
+		}
+		sets[at] = append(sets[at], r)
+	}
+	return slices.DeleteFunc(sets, func(set []*Result) bool { return len(set) < 2 })
+}
+
 // Verdict says what a workload cannot tell about the policies that it was run
-// through, all else being equal; "" where it tells them apart. Below three
-// results it says nothing.
+// through, all else being equal; "" where it tells them apart by both hit rates and
+// times, and of one policy alone.
 func Verdict(of []*Result) string {
-	const few = 3
-	if len(of) < few {
+	if len(of) < 2 {
 		return ""
 	}
-	spread := func(v func(*Result) float64) (least, most float64) {
-		least, most = v(of[0]), v(of[0])
-		for _, r := range of[1:] {
-			least, most = min(least, v(r)), max(most, v(r))
-		}
-		return least, most
-	}
-	low, high := spread(func(r *Result) float64 { return r.HitRate })
-	hits := high-low <= AlikeHits
-	low, high = spread(func(r *Result) float64 { return r.Makespan })
-	makespan := high <= low*(1+AlikeMakespan)
-	low, high = spread(func(r *Result) float64 { return r.TTFT.Mean })
-	ttft := high <= low*(1+AlikeTTFT)
-	switch {
-	case hits && makespan && ttft:
-		return fmt.Sprintf("this workload cannot tell these policies apart: hit rates differ by at most %.0f point, makespans by %.0f %% and mean times to first token by %.0f %%",
-			100*AlikeHits, 100*AlikeMakespan, 100*AlikeTTFT)
-	case hits:
-		return fmt.Sprintf("this workload tells these policies apart by load alone: hit rates differ by at most %.0f point", 100*AlikeHits)
-	case makespan && ttft:
-		return fmt.Sprintf("this workload tells these policies apart by hit rates alone: makespans differ by at most %.0f %% and mean times to first token by %.0f %%",
-			100*AlikeMakespan, 100*AlikeTTFT)
+	hits := fmt.Sprintf("hit rates differ by at most %.0f point", 100*AlikeHits)
+	times := fmt.Sprintf("makespans by at most %.0f %% and mean times to first token by at most %.0f %%", 100*AlikeMakespan, 100*AlikeTTFT)
+	switch h, t := alikeHits(of), alikeTimes(of); {
+	case h && t:
+		return "this workload cannot tell these policies apart: " + hits + ", " + times
+	case h:
+		return "this workload tells these policies apart by load alone: " + hits
+	case t:
+		return "this workload tells these policies apart by hit rates alone: " + times
 	}
 	return ""
 }

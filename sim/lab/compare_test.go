@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,11 +87,40 @@ func TestVerdict(t *testing.T) {
 		{[]*Result{result(0.5, 100, 1), result(0.505, 101, 1.05), result(0.5, 150, 1)}, "by load alone"},
 		{[]*Result{result(0.5, 100, 1), result(0.6, 101, 1.05), result(0.5, 100, 1)}, "by hit rates alone"},
 		{[]*Result{result(0.5, 100, 1), result(0.6, 101, 2), result(0.5, 100, 1)}, ""},
-		{[]*Result{result(0.5, 100, 1), result(0.5, 100, 1)}, ""},
+		{[]*Result{result(0.5, 100, 1)}, ""},
 	} {
 		got := Verdict(tt.of)
 		if !strings.Contains(got, tt.want) || (tt.want == "") != (got == "") {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
+	}
+}
+
+func TestAlike(t *testing.T) {
+	t.Parallel()
+	result := func(name string, hits, makespan, ttft float64) *Result {
+		return &Result{Policy: name, HitRate: hits, Makespan: makespan, TTFT: Times{Mean: ttft}}
+	}
+	sets := Alike([]*Result{
+		result("a", 0.5, 100, 1),
+		result("other hits", 0.6, 100, 1),
+		result("b", 0.509, 101, 1.05),
+		// Like b, and not like a.
+		result("c", 0.515, 101, 1.05),
+		result("slow", 0.5, 110, 1),
+		result("late", 0.5, 100, 1.2),
+		result("d", 0.505, 101.9, 1.09),
+		result("e", 0.516, 100, 1.1),
+	})
+	var got []string
+	for _, set := range sets {
+		names := ""
+		for _, r := range set {
+			names += r.Policy
+		}
+		got = append(got, names)
+	}
+	if want := []string{"abd", "ce"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
