@@ -29,11 +29,19 @@ type jsonLabGroup struct {
 	Replicas  int    `json:"replicas"`
 	Capacity  int    `json:"capacity_blocks"`
 	BlockSize int    `json:"block_size"`
+	// Log is what the log itself says of caches; null of other workloads.
+	Log *jsonLabLog `json:"log"`
 	// Verdict says what the workload cannot tell apart; "" if it can.
 	Verdict string `json:"verdict"`
 	// Alike are the sets of policies that it does not tell apart.
 	Alike   [][]string      `json:"alike"`
 	Results []jsonLabResult `json:"results"`
+}
+
+type jsonLabLog struct {
+	HitRate      float64 `json:"hit_rate"`
+	WithUsage    int     `json:"with_usage"`
+	WithoutUsage int     `json:"without_usage"`
 }
 
 // jsonLabResult is what a policy made of a workload. Times are in seconds; null is
@@ -72,6 +80,9 @@ func LabJSON(w io.Writer, groups []lab.Group) error {
 			Workload: of.Name, Requests: of.Requests(), Sessions: of.Sessions(), Inferred: of.Inferred, OpenLoop: of.Open(),
 			Engine: g.Engine.String(), Replicas: g.Replicas, Capacity: g.Capacity, BlockSize: of.BlockSize,
 			Verdict: lab.Verdict(g.Results), Alike: [][]string{},
+		}
+		if of.Known+of.Unknown > 0 {
+			to.Log = &jsonLabLog{of.Measured, of.Known, of.Unknown}
 		}
 		for _, set := range lab.Alike(g.Results) {
 			to.Alike = append(to.Alike, labPolicies(set))

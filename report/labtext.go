@@ -86,6 +86,10 @@ func labGroup(b *strings.Builder, g *lab.Group) {
 	if r := g.Results[0]; r.Refused > 0 {
 		fmt.Fprintf(b, "%s longer than a cache: refused.\n", wire.Counted(r.Refused, "request"))
 	}
+	if known := w.Known; known+w.Unknown > 0 {
+		fmt.Fprintf(b, "The log's own hit rate: %s of %s; %s without usage left out.\n",
+			percent(w.Measured, 1), wire.Counted(known, "request"), wire.Grouped(w.Unknown))
+	}
 	verdict, alike := lab.Verdict(g.Results), lab.Alike(g.Results)
 	if verdict != "" {
 		fmt.Fprintf(b, "Note: %s.\n", verdict)

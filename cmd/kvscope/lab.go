@@ -276,18 +276,22 @@ func (l *labFlags) served(size int) (*lab.Workload, error) {
 		if r.Excluded != "" {
 			continue // it skips the cache by design
 		}
-		log = append(log, lab.Logged{At: r.Start, Took: max(0, r.End-r.Start), Tokens: r.Tokens, LoRA: r.Model, Salt: r.Salt})
+		log = append(log, lab.Logged{At: r.Start, Took: max(0, r.End-r.Start), Tokens: r.Tokens, LoRA: r.Model, Salt: r.Salt, Cached: r.Cached, Known: r.Known})
 	}
 	return lab.FromLog(filepath.Base(l.log), log, size, l.rates.Decode)
 }
 
-// labProgress tells a terminal how many runs have ended.
+// labProgress tells a terminal how many requests have come.
 func labProgress(w io.Writer) (done func(n, of int), over func()) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(int, int) {}, func() {}
 	}
-	return func(n, of int) { fmt.Fprintf(w, "\rlab: %d of %d runs ", n, of) }, func() { fmt.Fprint(w, "\r\033[K") }
+	return func(n, of int) {
+			fmt.Fprintf(w, "\rlab: %s of %s requests ", wire.Grouped(n), wire.Grouped(of))
+		}, func() {
+			fmt.Fprint(w, "\r\033[K")
+		}
 }
 
 // experiment runs the reference experiment.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,15 +10,24 @@ import (
 )
 
 // RunAll runs all, workers at a time, and gives the results in their order. done is
-// told, by one goroutine at a time, how many have ended. The first error in that
-// order ends it.
-func RunAll(ctx context.Context, runs []Options, workers int, done func(n int)) ([]*Result, error) {
+// told, by one goroutine at a time, how many of all requests have come so far. The
+// first error in that order ends it.
+func RunAll(ctx context.Context, runs []Options, workers int, done func(n, of int)) ([]*Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	out, errs := make([]*Result, len(runs)), make([]error, len(runs))
+	total, came := 0, 0
+	for i := range runs {
+		total += runs[i].Workload.Requests()
+	}
 	var next atomic.Int64
 	var mu sync.Mutex
-	ended := 0
+	tell := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		came += n
+		done(came, total)
+	}
 	var all sync.WaitGroup
 	for range max(1, min(workers, len(runs))) {
 		all.Go(func() {
@@ -26,31 +36,22 @@ func RunAll(ctx context.Context, runs []Options, workers int, done func(n int)) 
 				if i >= len(runs) || ctx.Err() != nil {
 					return
 				}
-				if out[i], errs[i] = Run(ctx, runs[i]); errs[i] != nil {
+				if out[i], errs[i] = simulate(ctx, runs[i], tell); errs[i] != nil {
 					stop()
 					return
 				}
-				mu.Lock()
-				ended++
-				done(ended)
-				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	// What stopped the others is not why they were stopped.
-	var stopped error
 	for _, err := range errs {
-		if err != nil && ctx.Err() != nil && err == ctx.Err() {
-			stopped = err
-			continue
-		}
-		if err != nil {
+		// What stopped the others is not why they were stopped.
+		if err != nil && !errors.Is(err, context.Canceled) {
 			return nil, err
 		}
 	}
-	if stopped != nil || ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	return out, nil
 }

@@ -280,11 +280,11 @@ func TestEnginesAgainstNaive(t *testing.T) {
 		t.Run(Engine(engine).String(), func(t *testing.T) {
 			t.Parallel()
 			refused, hits := 0, 0
-			for seed := range uint64(60) {
+			for seed := range uint64(30) {
 				r, h := againstNaive(t, Engine(engine), plain, rand.New(rand.NewPCG(seed, 9)))
 				refused, hits = refused+r, hits+h
 			}
-			if refused < 100 || hits < 1000 {
+			if refused < 50 || hits < 500 {
 				t.Errorf("%d refused and %d blocks reused: the sequences try too little", refused, hits)
 			}
 		})

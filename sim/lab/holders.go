@@ -8,6 +8,9 @@ type holders struct {
 	bits  []uint64 // by block, words each
 }
 
+// holdersSize is how many bytes holders take.
+func holdersSize(replicas int, last block) int { return (replicas + 63) / 64 * 8 * (int(last) + 1) }
+
 // newHolders makes one for blocks up to last.
 func newHolders(replicas int, last block) *holders {
 	words := (replicas + 63) / 64

@@ -30,8 +30,8 @@ type Group struct {
 // maxRuns bounds a plan.
 const maxRuns = 10000
 
-// Run runs the plan, workers at a time. done is told how many of all runs have
-// ended. What it gives does not depend on workers.
+// Run runs the plan, workers at a time, and tells done as RunAll does. What it gives
+// does not depend on workers.
 func (p *Plan) Run(ctx context.Context, workers int, done func(n, of int)) ([]Group, error) {
 	if n := len(p.Workloads) * len(p.Policies) * len(p.Replicas) * len(p.Capacities); n < 1 || n > maxRuns {
 		return nil, fmt.Errorf("a plan of %d runs: give 1 to %d", n, maxRuns)
@@ -50,7 +50,7 @@ func (p *Plan) Run(ctx context.Context, workers int, done func(n, of int)) ([]Gr
 			}
 		}
 	}
-	results, err := RunAll(ctx, runs, workers, func(n int) { done(n, len(runs)) })
+	results, err := RunAll(ctx, runs, workers, done)
 	if err != nil {
 		return nil, err
 	}

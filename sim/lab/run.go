@@ -84,6 +84,11 @@ type peerChange struct {
 // Run runs a workload by one policy. It fails on options that make no sense, and
 // where ctx ends. It is pure: the same options give the same result.
 func Run(ctx context.Context, o Options) (*Result, error) {
+	return simulate(ctx, o, func(int) {})
+}
+
+// simulate is Run, which tells how many more requests have come every now and then.
+func simulate(ctx context.Context, o Options, tell func(n int)) (*Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -116,15 +121,21 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	for range first {
 		r.start(0)
 	}
+	told := 0
 	for n := 0; len(r.queue.heap) > 0; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
+		if n%(1<<14) == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			tell(r.arrived - told)
+			told = r.arrived
 		}
 		e := r.queue.pop()
 		r.m.until(e.at, r.replicas)
 		r.now = e.at
 		r.do(&e)
 	}
+	tell(r.arrived - told)
 	if err := r.m.whole(len(r.w.requests)); err != nil {
 		return nil, fmt.Errorf("%s with %s: %w", policy.Name, r.w.Name, err)
 	}

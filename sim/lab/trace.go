@@ -176,6 +176,10 @@ type Logged struct {
 	Tokens   []wire.Token
 	// LoRA and Salt part what would be equal otherwise.
 	LoRA, Salt string
+	// Cached is how many tokens came from the cache of the engine that served it, if
+	// that is Known.
+	Cached int
+	Known  bool
 }
 
 // FromLog makes a workload of requests that were served, in the order in which they
@@ -190,6 +194,7 @@ func FromLog(name string, log []Logged, blockSize int, rate float64) (*Workload,
 	}
 	l := newLogger(name, blockSize)
 	log = slices.Clone(log)
+	asked, cached := 0, 0
 	slices.SortStableFunc(log, func(a, b Logged) int { return cmp.Compare(a.At, b.At) })
 	for i := range log {
 		r := &log[i]
@@ -210,7 +215,15 @@ func FromLog(name string, log []Logged, blockSize int, rate float64) (*Workload,
 			return nil, err
 		}
 		l.begin(added, false)
+		if !r.Known {
+			l.w.Unknown++
+			continue
+		}
+		l.w.Known++
+		asked += len(r.Tokens)
+		cached += r.Cached
 	}
+	l.w.Measured = ratio(cached, asked)
 	return l.finish()
 }
 

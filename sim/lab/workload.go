@@ -19,7 +19,11 @@ type Workload struct {
 	// all complete blocks of an earlier one, of which there are at least two, is taken
 	// for its next turn.
 	Inferred bool
-	requests []request
+	// Of a log, Known requests say what the engines that served them took from their
+	// caches, Measured of their prompt tokens as a share; Unknown ones do not.
+	Known, Unknown int
+	Measured       float64
+	requests       []request
 	// roots are the requests that follow no other, in the order in which they come.
 	roots    []int32
 	paths    [][]block

@@ -125,8 +125,8 @@ func TestFromLog(t *testing.T) {
 		return out
 	}
 	w, err := FromLog("log", []Logged{
-		{At: 7 * second, Took: 2 * second, Tokens: prompt(70)},
-		{At: 5 * second, Took: 0, Tokens: prompt(40)},
+		{At: 7 * second, Took: 2 * second, Tokens: prompt(70), Cached: 32, Known: true},
+		{At: 5 * second, Took: 0, Tokens: prompt(40), Known: true},
 		{At: 9 * second, Tokens: prompt(70), Salt: "x"},
 		{At: 9 * second},
 	}, 16, 50)
@@ -142,6 +142,10 @@ func TestFromLog(t *testing.T) {
 	if w.requests[0].session != w.requests[1].session || w.requests[2].session == w.requests[0].session {
 		t.Errorf("sessions of %+v", w.requests)
 	}
+	if w.Known != 2 || w.Unknown != 1 {
+		t.Errorf("%d with usage, %d without", w.Known, w.Unknown)
+	}
+	near(t, "measured", w.Measured, 32.0/110)
 	if _, err := FromLog("log", nil, 16, 50); err == nil {
 		t.Error("an empty log is a workload")
 	}
@@ -184,6 +188,9 @@ func refusal(_ *Workload, err error) error { return err }
 // against the hits that counting ids gives.
 func TestOracleTraces(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it serves a whole trace twice, slow under the race detector")
+	}
 	root := refdata.Root(t)
 	requests := 0
 	for _, name := range refdata.Files(t, root, "traces/*.jsonl.gz") {
