@@ -62,8 +62,8 @@ const (
 	maxRouters  = 64
 	maxSlots    = 1 << 16
 	maxRate     = 1e9
-	// maxHeld bounds what one index of holders takes, in bytes.
-	maxHeld = 1 << 30
+	// maxHeld bounds what the routers' index and their books of blocks take, in bytes.
+	maxHeld = 1 << 31
 )
 
 func (o *Options) check() error {
@@ -73,7 +73,7 @@ func (o *Options) check() error {
 		says string
 	}{
 		{o.Replicas >= 1 && f.ScaleBy >= 0 && o.Replicas+f.ScaleBy <= MaxReplicas, fmt.Sprintf("%d replicas and %d later: give 1 to %d in all", o.Replicas, f.ScaleBy, MaxReplicas)},
-		{holdersSize(o.Replicas+f.ScaleBy, o.Workload.last) <= maxHeld, fmt.Sprintf("%d different blocks on %d replicas take too much memory: give fewer requests or a larger block size", o.Workload.last, o.Replicas+f.ScaleBy)},
+		{holdersSize(o.Replicas+f.ScaleBy, o.Workload.last)*(1+max(1, f.Routers)) <= maxHeld, fmt.Sprintf("%d different blocks on %d replicas take too much memory: give fewer requests or routers, or a larger block size", o.Workload.last, o.Replicas+f.ScaleBy)},
 		{o.Capacity >= 1 && o.Capacity <= MaxCapacity, fmt.Sprintf("a cache of %d blocks: give 1 to %d", o.Capacity, MaxCapacity)},
 		{o.Prefill >= 1 && o.Prefill <= maxRate && o.Decode >= 1 && o.Decode <= maxRate, fmt.Sprintf("rates of %g and %g tokens a second: give 1 to 1e9", o.Prefill, o.Decode)},
 		{o.Slots >= 1 && o.Slots <= maxSlots, fmt.Sprintf("%d sequences at a time: give 1 to %d", o.Slots, maxSlots)},
