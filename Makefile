@@ -24,7 +24,7 @@ HFTOK_GO  := CGO_ENABLED=1 CGO_LDFLAGS="'-L$(CURDIR)/$(HFTOK)'" $(GO)
 # How many random strings make differ holds both tokenizers against each other on.
 DIFFER ?= 100000
 
-.PHONY: build hftok crates differ differ-short demo test ui race lint fuzz soak bench screens tools clean
+.PHONY: build hftok crates differ differ-short demo test ui race lint fuzz soak bench screens lab-tables lab-million tools clean
 
 build: ## the program, static, as bin/kvscope
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/kvscope ./cmd/kvscope
@@ -71,6 +71,12 @@ ui: build ## the program driven in tmux
 
 screens: ## the screens of docs/ui.md, renewed; needs tmux
 	docs/screens.sh
+
+lab-tables: ## the tables of docs/lab.md, renewed; needs KVSCOPE_DATA
+	docs/lab.sh
+
+lab-million: build ## a million requests on 8 replicas through every policy, and how long it took
+	@start=$$(date +%s); bin/kvscope lab --requests-count 1000000 --replicas 8; echo "$$(($$(date +%s) - start)) s"
 
 race: ## the quick tests under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race -short ./...

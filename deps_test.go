@@ -81,7 +81,11 @@ var allowed = map[string]row{
 		leaf("stream", "index", "explain", "diagnose"),
 		"Sources, prompt backends and clocks are injected by cmd, so that live, recorded and simulated run alike",
 	},
-	"report": {view(), "it is a view of a Snapshot"},
+	"sim/lab": {
+		leaf("route"),
+		"its caches and its router's index are its own, and it opens no socket",
+	},
+	"report": {append(view(), "sim/lab"), "it is a view of a Snapshot, and of what the lab measured"},
 	"tui":    {view(), "it is a view of a Snapshot"},
 	"sim": {
 		leaf("clock", "prompt", "prompt/tokenizer", "route"),
@@ -118,7 +122,7 @@ var neverReach = []ban{
 		[]string{"tap", "fleet", "capture"},
 		"what only looks must have no way to reach an engine or a file",
 	},
-	{[]string{"sim"}, []string{"index"}, "its truth would be the thing under test"},
+	{[]string{"sim", "sim/lab"}, []string{"index"}, "its truth would be the thing under test"},
 	{
 		[]string{"prompt", "explain/diff", "explain", "diagnose", "observe", "report", "tui", "sim"},
 		[]string{"prompt/hf", "prompt/remote"},
@@ -134,6 +138,11 @@ var neverImport = []ban{
 		[]string{"wire", "blockhash", "stream", "index"},
 		[]string{"net", "os", "time", "syscall", "io/ioutil"},
 		"it is pure: no network, no files, no clock, so that a recording replays exactly",
+	},
+	{
+		[]string{"sim/lab"},
+		[]string{"net", "os", "time", "syscall", "io/ioutil"},
+		"its time is simulated and its input handed in, so that a run repeats exactly",
 	},
 	{
 		[]string{"report", "tui"},

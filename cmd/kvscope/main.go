@@ -105,7 +105,7 @@ Exit codes: 0 fine, 1 findings, 2 usage, 3 input damaged or unreachable.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		newLive(), newReplay(), newReport(), newDiagnose(), newExplain(), newDiff(), newAudit(), newRecord(), newCapture(), newBundle(), newDoctor(), newInit(), newDemo(),
+		newLive(), newReplay(), newReport(), newDiagnose(), newExplain(), newDiff(), newAudit(), newRecord(), newCapture(), newBundle(), newDoctor(), newInit(), newDemo(), newLab(),
 	)
 	return root
 }
