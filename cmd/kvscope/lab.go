@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fixtures"
 	"github.com/kvscope/kvscope/report"
 	"github.com/kvscope/kvscope/route"
@@ -267,7 +268,12 @@ func (l *labFlags) load() ([]*lab.Workload, error) {
 
 // served reads a requests log.
 func (l *labFlags) served(size int) (*lab.Workload, error) {
-	requests, err := readRequests(l.log)
+	f, err := os.Open(l.log)
+	if err != nil {
+		return nil, fmt.Errorf("--requests: %w", err)
+	}
+	defer f.Close()
+	requests, err := explain.ReadRequests(f, l.log)
 	if err != nil {
 		return nil, err
 	}
