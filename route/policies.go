@@ -122,6 +122,44 @@ var policies = []Policy{
 	// SGLang's routers: sglang*.go.
 
 	// Ray Serve LLM: ray*.go.
+	{
+		Name:     "ray-kv-aware",
+		System:   "Ray Serve LLM 2.60.0",
+		Sticks:   CacheAffinity,
+		Rule:     "Dynamo's lowest cost; without tokens, any replica",
+		settings: rayKVSettings,
+		infer:    inferDynamo,
+		finish:   finishDynamo,
+		rank:     rankRayKV,
+		tell:     tellRayKV,
+		chances:  rayKVChances,
+		steps:    rayKVSteps,
+	},
+	{
+		Name:     "ray-prefix-affinity",
+		System:   "Ray Serve LLM 2.60.0",
+		Sticks:   PrefixAffinity,
+		Rule:     "the shorter queue of two if the queues differ much; else the shortest queue of those sent the longest match, or of those with the fewest characters if it is short",
+		settings: rayPrefixSettings,
+		memory:   newRayPrefixes,
+		rank:     rankRayPrefix,
+		tell:     tellRayPrefix,
+		chances:  rayPrefixChances,
+		steps:    rayPrefixSteps,
+		then:     "place_in_group",
+	},
+	{
+		Name:     "ray-consistent-hashing",
+		System:   "Ray Serve 2.60.0",
+		Sticks:   SessionAffinity,
+		Rule:     "the next replica clockwise from the session on a hash ring; without a session, from a fresh key",
+		settings: rayHashSettings,
+		finish:   finishRayHash,
+		rank:     rankRayHash,
+		tell:     tellRayHash,
+		chances:  rayHashChances,
+		steps:    rayHashSteps,
+	},
 
 	// llm-d: llmd*.go.
 
