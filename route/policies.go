@@ -164,6 +164,57 @@ var policies = []Policy{
 	// llm-d: llmd*.go.
 
 	// AIBrix, the vLLM production stack and TensorRT-LLM: a file each.
+	{
+		Name:     "aibrix-prefix-cache",
+		System:   "AIBrix",
+		Sticks:   PrefixAffinity,
+		Rule:     "the longest match of those not much above the mean of running requests; else the fewest running requests",
+		settings: aibrixSettings,
+		finish:   finishAIBrix,
+		memory:   newAIBrixTable,
+		rank:     rankAIBrix,
+		tell:     tellAIBrix,
+		steps:    aibrixSteps,
+		then:     "running_requests",
+	},
+	{
+		Name:     "production-stack-kvaware",
+		System:   "vLLM production stack",
+		Sticks:   CacheAffinity,
+		Rule:     "the first holder of the prompt's first chunk, if it holds nearly all of it; else by session, or the lowest QPS",
+		settings: stackKVSettings,
+		finish:   finishStackKV,
+		memory:   newStackKV,
+		rank:     rankStackKV,
+		tell:     tellStackKV,
+		chances:  stackKVChances,
+		steps:    stackKVSteps,
+		then:     "fallback",
+	},
+	{
+		Name:     "production-stack-prefix",
+		System:   "vLLM production stack",
+		Sticks:   PrefixAffinity,
+		Rule:     "any of those sent the longest match, whatever their load",
+		settings: stackPrefixSettings,
+		memory:   newStackPrefix,
+		rank:     rankStackPrefix,
+		tell:     tellStackPrefix,
+		steps:    stackPrefixSteps,
+		then:     "list_order",
+	},
+	{
+		Name:     "production-stack-session",
+		System:   "vLLM production stack",
+		Sticks:   SessionAffinity,
+		Rule:     "the session's place on a hash ring; without a session, the lowest QPS",
+		settings: stackSessionSettings,
+		memory:   newStackSession,
+		rank:     rankStackSession,
+		tell:     tellStackSession,
+		steps:    stackSessionSteps,
+		then:     "list_order",
+	},
 }
 
 // policyTypes are the names of policies in Dynamo's policy file.
