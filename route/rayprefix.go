@@ -167,12 +167,7 @@ func (m *rayPrefixes) read(in *input, text []rune, v *rayPrefix) {
 	for n, x := range asked {
 		if x == nil {
 			least = 0
-			v.place[n] = float64(len(m.tree.tenants) + n)
-		}
-	}
-	for n := range asked {
-		if v.place[n] >= 0 {
-			v.size++
+			v.put(n, float64(len(m.tree.tenants)+n))
 		}
 	}
 	for place, x := range m.tree.tenants {
