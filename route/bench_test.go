@@ -2,6 +2,8 @@ package route
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/kvscope/kvscope/blockhash"
@@ -76,5 +78,55 @@ func BenchmarkFlips(b *testing.B) {
 	cfg := configured(b, "dynamo")
 	for b.Loop() {
 		Flips(cfg, &req, cands)
+	}
+}
+
+// BenchmarkRoute is a router's work for one request of a workload without text: 24
+// symbols, half of them a conversation's own, on 8 busy replicas.
+func BenchmarkRoute(b *testing.B) {
+	for _, name := range Policies() {
+		b.Run(name, func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			r := NewRouter(*configured(b, name), rng)
+			req := Request{Tokens: 24 * 512, BlockSize: 512, Width: 512, Symbols: make([]rune, 24)}
+			cands := make([]Candidate, 8)
+			for i := range cands {
+				cands[i] = cand(wire.Replica(fmt.Sprint("w", i)), 0, 0, 0, 0)
+			}
+			for n := 0; b.Loop(); n++ {
+				talk := rng.IntN(100_000)
+				for i := range req.Symbols[12:] {
+					req.Symbols[12+i] = rune(talk*16 + i + 1000)
+				}
+				req.Session, req.At = fmt.Sprint(talk), wire.Time(n)*1e6
+				if n%2 == 0 {
+					req.Session = ""
+				}
+				for i := range cands {
+					cands[i].Load.Requests = rng.IntN(8)
+					cands[i].Match[wire.Device] = rng.IntN(25)
+				}
+				if r.Route(&req, cands) < 0 {
+					b.Fatal("nobody")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFlipsOf looks for the flips of each policy among 16 replicas.
+func BenchmarkFlipsOf(b *testing.B) {
+	for _, name := range Policies() {
+		b.Run(name, func(b *testing.B) {
+			req := Request{Tokens: 4096, BlockSize: 16, Session: "s", Contents: []string{strings.Repeat("word ", 4096)}}
+			var cands []Candidate
+			for i := range 16 {
+				cands = append(cands, cand(wire.Replica(fmt.Sprint("w", i)), i*9%200, i*100, i*7, i%5))
+			}
+			cfg := configured(b, name)
+			for b.Loop() {
+				Flips(cfg, &req, cands)
+			}
+		})
 	}
 }

@@ -33,6 +33,8 @@ type input struct {
 	// ordered says that the candidates come in the system's own order, and quiet
 	// that nobody reads filters.
 	ordered, quiet bool
+	// ring is the last hash ring, which goes by names alone.
+	ring *ring
 }
 
 // Decide asks a rule where a request goes, of a router that remembers nothing.

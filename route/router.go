@@ -109,5 +109,5 @@ func (r *Router) draw() int {
 
 // Decide tells what Route would do, and why. Nothing is remembered of it.
 func (r *Router) Decide(req *Request, cands []Candidate) (Decision, error) {
-	return (&input{cfg: &r.cfg, mem: r.mem, ordered: true}).decide(req, cands)
+	return (&input{cfg: &r.cfg, mem: r.mem, ordered: true, ring: r.in.ring}).decide(req, cands)
 }
