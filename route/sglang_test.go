@@ -1,0 +1,290 @@
+package route
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kvscope/kvscope/wire"
+)
+
+// busy makes idle candidates of those names, and gives them requests in flight.
+func busy(names string, requests ...int) []Candidate {
+	var out []Candidate
+	for i, name := range names {
+		c := Candidate{Replica: wire.Replica(name), Load: Load{State: LoadKnown}}
+		if i < len(requests) {
+			c.Load.Requests = requests[i]
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// sglangStep is a request, and where it must go.
+type sglangStep struct {
+	req   Request
+	cands []Candidate
+	want  wire.Replica
+	trace string // a part of it
+}
+
+func says(s string) Request { return Request{BlockSize: 16, Contents: []string{s}} }
+
+func at(seconds float64, r Request) Request {
+	r.At = wire.Time(seconds * 1e9)
+	return r
+}
+
+func session(key string, seconds float64) Request {
+	return at(seconds, Request{BlockSize: 16, Session: key})
+}
+
+func follow(t *testing.T, name string, cfg *Config, steps []sglangStep) *Router {
+	t.Helper()
+	r := NewRouter(*cfg, rand.New(rand.NewPCG(1, 2)))
+	for i := range steps {
+		s := &steps[i]
+		d, err := r.Decide(&s.req, s.cands)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.cands[r.Route(&s.req, s.cands)].Replica
+		if got != s.want || !slices.Contains(d.Names(d.Choice), got) {
+			t.Errorf("%s, request %d: went to %s, decided %v, want %s: %q", name, i, got, d.Names(d.Choice), s.want, d.Trace)
+		}
+		if all := strings.Join(d.Trace, "\n"); !strings.Contains(all, s.trace) {
+			t.Errorf("%s, request %d: %q has no %q", name, i, all, s.trace)
+		}
+	}
+	return r
+}
+
+func TestSGLangCacheAware(t *testing.T) {
+	t.Parallel()
+	small := []string{"balance_abs_threshold=2", "balance_rel_threshold=1.5", "cache_threshold=0.5"}
+	for name, tt := range map[string]struct {
+		set   []string
+		steps []sglangStep
+	}{
+		"cold prompts go to the first of the list": {nil, []sglangStep{
+			{says("abc"), busy("ba"), "b", "match rate 0 (0 of 3 characters)"},
+			{says("xyz"), busy("ba"), "b", "too little"},
+		}},
+		"or to the least loaded": {nil, []sglangStep{{says("abc"), busy("abc", 2, 1, 1), "b", "too little"}}},
+		"the threshold is strict": {small, []sglangStep{
+			{says("abcd"), busy("ab", 1, 0), "b", ""},
+			{says("abxy"), busy("ab", 0, 1), "a", "match rate 0.5 (2 of 4"},
+			{says("abcx"), busy("ab", 1, 2), "b", "match rate 0.75 (3 of 4"},
+		}},
+		"a spread needs both": {small, []sglangStep{
+			{says("abcd"), busy("ab", 1, 0), "b", ""},
+			{says("abcd"), busy("ab", 0, 2), "b", "enough: the worker that came first"}, // not more than 2
+			{says("abcd"), busy("ab", 6, 9), "b", "enough: the worker that came first"}, // not more than 1.5 times
+			{says("abcd"), busy("ab", 0, 3), "a", "imbalanced: the first"},
+			{says("abcd"), busy("ab", 0, 1), "b", "enough"}, // a came second
+		}},
+		"an owner that is gone": {small, []sglangStep{
+			{says("abcd"), busy("abc", 1, 0, 1), "b", ""},
+			{says("abcd"), busy("ac", 1, 0), "a", "b is not available"},
+			{says("abcd"), busy("abc", 1, 1, 0), "c", "match rate 0 (0"}, // neither b's share nor a's request is there
+		}},
+		"no text": {nil, []sglangStep{
+			{Request{BlockSize: 16}, busy("ab"), "a", "0 of 0 characters"},
+			{Request{BlockSize: 16}, busy("ab", 1, 0), "b", "0 of 0 characters"},
+		}},
+		"contents are joined by spaces": {nil, []sglangStep{
+			{Request{BlockSize: 16, Contents: []string{"ab", "c"}}, busy("ab", 1, 0), "b", ""},
+			{says("ab c"), busy("ab", 0, 1), "b", "4 of 4 characters"},
+		}},
+		"ids are numbers": {nil, []sglangStep{
+			{Request{BlockSize: 16, IDs: []wire.Token{12, 3}}, busy("ab", 1, 0), "b", ""},
+			{says("12 3"), busy("ab", 0, 1), "b", "4 of 4 characters"},
+		}},
+		"characters are not bytes": {nil, []sglangStep{
+			{says("日本語x"), busy("ab", 1, 0), "b", ""},
+			{says("日本yz"), busy("ab", 0, 1), "b", "2 of 4 characters"},
+		}},
+		"an eviction": {[]string{"max_tree_size=3", "eviction_interval_secs=10"}, []sglangStep{
+			{at(100, says("abcd")), busy("ab", 1, 0), "b", ""},
+			{at(109, says("abcd")), busy("ab", 0, 1), "b", "4 of 4"},
+			{at(110, says("abcd")), busy("ab", 0, 1), "a", "0 of 4"},
+		}},
+		"no eviction": {[]string{"max_tree_size=3", "eviction_interval_secs=0"}, []sglangStep{
+			{at(100, says("abcd")), busy("ab", 1, 0), "b", ""},
+			{at(1e6, says("abcd")), busy("ab", 0, 1), "b", "4 of 4"},
+		}},
+		// Each symbol is 2 tokens of 4 characters.
+		"symbols fit": {[]string{"max_tree_size=24"}, []sglangStep{
+			{Request{BlockSize: 16, Symbols: []rune{7, 8, 9}, Width: 2}, busy("ab", 1, 0), "b", ""},
+			{at(60, Request{BlockSize: 16, Symbols: []rune{7, 8, 9}, Width: 2}), busy("ab", 0, 1), "b", "3 of 3"},
+		}},
+		"symbols do not fit": {[]string{"max_tree_size=23"}, []sglangStep{
+			{Request{BlockSize: 16, Symbols: []rune{7, 8, 9}, Width: 2}, busy("ab", 1, 0), "b", ""},
+			{at(60, Request{BlockSize: 16, Symbols: []rune{7, 8, 9}, Width: 2}), busy("ab", 0, 1), "a", "0 of 3"},
+		}},
+	} {
+		follow(t, name, configured(t, "sglang-cache-aware", tt.set...), tt.steps)
+	}
+	r := follow(t, "left", configured(t, "sglang-cache-aware"), []sglangStep{{says("abcd"), busy("ab", 1, 0), "b", ""}})
+	r.Left("b")
+	req := says("abcd")
+	if d, err := r.Decide(&req, busy("ab")); err != nil || !slices.Equal(d.Choice, []int{0}) {
+		t.Errorf("after b has left: %v, %v", d.Trace, err)
+	}
+}
+
+// TestSGLangCacheAwareStandIn asks of no Router: the engines' blocks count.
+func TestSGLangCacheAwareStandIn(t *testing.T) {
+	t.Parallel()
+	req := Request{Tokens: 160, BlockSize: 16}
+	for name, tt := range map[string]struct {
+		cands []Candidate
+		want  []wire.Replica
+		term  string
+	}{
+		"the longest holder": {[]Candidate{cand("a", 8, 0, 0, 9), cand("b", 4, 0, 0, 0)}, []wire.Replica{"a"}, "not_matched_worker"},
+		"some of them":       {[]Candidate{cand("a", 8, 0, 0, 9), cand("b", 8, 0, 0, 0)}, []wire.Replica{"a", "b"}, ""},
+		"too short":          {[]Candidate{cand("a", 3, 0, 0, 9), cand("b", 0, 0, 0, 0)}, []wire.Replica{"b"}, "load"},
+		"imbalanced":         {[]Candidate{cand("a", 8, 0, 0, 65), cand("b", 0, 0, 0, 0)}, []wire.Replica{"b"}, "load"},
+	} {
+		d := decide(t, configured(t, "sglang-cache-aware"), &req, tt.cands)
+		term, _, _, _ := d.Deciding()
+		if !slices.Equal(d.Names(d.Choice), tt.want) || term != tt.term || !strings.Contains(d.Trace[0], "stands in") {
+			t.Errorf("%s: %v by %q, want %v by %q: %q", name, d.Names(d.Choice), term, tt.want, tt.term, d.Trace)
+		}
+	}
+}
+
+// TestSGLangMemoryIsBounded fills the tree faster than it is ever cut.
+func TestSGLangMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	m := newSGLangMemory(configured(t, "sglang-cache-aware")).(*sglangMemory)
+	in := newInput(configured(t, "sglang-cache-aware"), &Request{BlockSize: 16}, busy("ab"))
+	m.meet(in)
+	m.tree.size = sglangMostChars + 1 // as if there were so many
+	m.text = []rune("abcd")
+	m.tree.chars[0] = sglangMostChars
+	m.took(in, 0)
+	if got := m.tree.chars[0]; got != sglangMostChars {
+		t.Errorf("%d characters remain, and nothing but the last text could go", got)
+	}
+	if len(m.tree.below) != 0 {
+		t.Error("the last text was kept")
+	}
+}
+
+func TestSGLangManual(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		set   []string
+		steps []sglangStep
+	}{
+		"a key stays": {[]string{"assignment_mode=min_load"}, []sglangStep{
+			{session("k", 0), busy("ab", 1, 0), "b", "vacant"},
+			{session("k", 1), busy("ab", 0, 9), "b", "occupied_hit"},
+		}},
+		"two candidates, the older first": {[]string{"assignment_mode=min_load"}, []sglangStep{
+			{session("k", 0), busy("abc", 0, 1, 1), "a", "vacant"},
+			{session("k", 0), busy("bc", 0, 1), "b", "occupied_miss"},
+			{session("k", 0), busy("abc"), "a", "occupied_hit"},
+			{session("k", 0), busy("c"), "c", "occupied_miss"}, // and a is forgotten
+			{session("k", 0), busy("abc"), "b", "occupied_hit"},
+		}},
+		"idle keys expire at a sweep": {[]string{"assignment_mode=min_load", "max_idle_secs=100", "eviction_interval_secs=60"}, []sglangStep{
+			{session("k", 0), busy("ab", 1, 0), "b", "vacant"},
+			{session("k", 110), busy("ab", 0, 1), "b", "occupied_hit"}, // swept at 60
+			{session("k", 239), busy("ab", 0, 1), "b", "occupied_hit"}, // swept at 180
+			{session("k", 420), busy("ab", 0, 1), "a", "vacant"},       // swept at 420
+		}},
+		"groups": {[]string{"assignment_mode=min_group"}, []sglangStep{
+			{session("k", 0), busy("a"), "a", "vacant"},
+			{session("l", 0), busy("ab", 0, 9), "b", "vacant"},
+			{session("m", 0), busy("a"), "a", "vacant"},
+			{session("n", 0), busy("ab", 0, 9), "b", "vacant"},
+		}},
+	} {
+		follow(t, name, configured(t, "sglang-manual", tt.set...), tt.steps)
+	}
+	// Without a key, and with a new one in mode random, any can be.
+	for _, key := range []string{"", "k"} {
+		req := session(key, 0)
+		r := NewRouter(*configured(t, "sglang-manual"), rand.New(rand.NewPCG(1, 2)))
+		if d, err := r.Decide(&req, busy("abc", 5, 0, 0)); err != nil || len(d.Choice) != 3 {
+			t.Errorf("key %q: %v, %v", key, d.Trace, err)
+		}
+	}
+	req := session("k", 0)
+	req.Affinity = "c"
+	if d := decide(t, configured(t, "sglang-manual"), &req, busy("abc")); !slices.Equal(d.Choice, []int{2}) {
+		t.Errorf("where the session went: %q", d.Trace)
+	}
+}
+
+func TestSGLangPowerOfTwo(t *testing.T) {
+	t.Parallel()
+	cands := busy("abc", 9, 0, 0)
+	cands[0].Load.Blocks, cands[1].Load.Blocks, cands[2].Load.State = 1, 2, LoadUnknown
+	req := Request{BlockSize: 16}
+	d := decide(t, configured(t, "sglang-power-of-two"), &req, cands)
+	for i, want := range []float64{1.5 / 3, 0.5 / 3, 1. / 3} { // a before b; c with either
+		if got := d.Candidates[i].Probability; math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d: %v, want %v", i, got, want)
+		}
+	}
+	if d := decide(t, configured(t, "sglang-power-of-two"), &req, cands[:1]); d.Candidates[0].Probability != 1 {
+		t.Errorf("of one: %+v", d.Candidates[0])
+	}
+}
+
+// TestSGLangTerms holds the terms against the costs, for every policy.
+func TestSGLangTerms(t *testing.T) {
+	t.Parallel()
+	req := Request{Tokens: 1600, BlockSize: 16, Contents: []string{"abc"}, Session: "s"}
+	for _, name := range Policies() {
+		if !strings.HasPrefix(name, "sglang-") {
+			continue
+		}
+		for _, cands := range [][]Candidate{busy("abc", 1, 2, 90), {cand("a", 80, 9, 5, 1), cand("b", 70, 0, 9, 2)}} {
+			d := decide(t, configured(t, name), &req, cands)
+			for _, c := range d.Candidates {
+				sum := 0.0
+				for _, term := range c.Terms {
+					sum += term.Cost
+				}
+				if sum != c.Cost || c.Rule == "" {
+					t.Errorf("%s: %s costs %v, and its terms %v: %q", name, c.Replica, c.Cost, c.Terms, c.Rule)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkSGLangCacheAware routes conversations of 8 workers: each request is
+// ten symbols of 512 tokens, most of them known. One op is one request.
+func BenchmarkSGLangCacheAware(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := NewRouter(*configured(b, "sglang-cache-aware", "balance_abs_threshold=8"), rng)
+	cands := busy("abcdefgh")
+	req := Request{BlockSize: 512, Width: 512}
+	fresh := rune(1 << 20)
+	talks := make([][]rune, 1000)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		talk := &talks[rng.IntN(len(talks))]
+		if len(*talk) > 20 {
+			*talk = (*talk)[:0]
+		}
+		for range 2 {
+			fresh++
+			*talk = append(*talk, fresh)
+		}
+		req.Symbols, req.At = *talk, wire.Time(n)*1e7
+		for i := range cands {
+			cands[i].Load.Requests = rng.IntN(16)
+		}
+		r.Route(&req, cands)
+	}
+}
