@@ -173,6 +173,29 @@ var policies = []Policy{
 		tell:     tellSGLangManual,
 		steps:    sglangManualSteps,
 	},
+	{
+		Name:     "sglang-consistent-hashing",
+		System:   "smg 1.13.0, SGLang's router",
+		Sticks:   SessionAffinity,
+		Rule:     "the first worker clockwise from the routing key on a ring of workers",
+		settings: sglangConsistentSettings,
+		memory:   newSGLangRing,
+		rank:     rankSGLangConsistent,
+		tell:     tellSGLangConsistent,
+		steps:    sglangConsistentSteps,
+	},
+	{
+		Name:     "sglang-prefix-hash",
+		System:   "smg 1.13.0, SGLang's router",
+		Sticks:   PrefixAffinity,
+		Rule:     "the first worker clockwise from the hash of the prompt's beginning, unless its load is far above the mean: then the least loaded",
+		settings: sglangPrefixSettings,
+		memory:   newSGLangRing,
+		rank:     rankSGLangPrefix,
+		tell:     tellSGLangPrefix,
+		steps:    sglangPrefixSteps,
+		then:     "list_order",
+	},
 
 	// Ray Serve LLM: ray*.go.
 

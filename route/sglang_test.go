@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -236,6 +237,93 @@ func TestSGLangPowerOfTwo(t *testing.T) {
 	}
 	if d := decide(t, configured(t, "sglang-power-of-two"), &req, cands[:1]); d.Candidates[0].Probability != 1 {
 		t.Errorf("of one: %+v", d.Candidates[0])
+	}
+}
+
+func TestSGLangHashes(t *testing.T) {
+	t.Parallel()
+	cands := busy("abcd")
+	ring := configured(t, "sglang-consistent-hashing")
+	moved, seen := 0, make(map[int]bool)
+	for i := range 50 {
+		req := session(fmt.Sprint("key-", i), 0)
+		d := decide(t, ring, &req, cands)
+		first := d.Choice[0]
+		seen[first] = true
+		// Without it the next one takes over, and nothing else moves.
+		for gone := range cands {
+			less := slices.Clone(cands)
+			less[gone].Overloaded = true
+			now := decide(t, ring, &req, less).Choice
+			if gone != first && now[0] != first {
+				moved++
+			}
+			if gone == first && d.Candidates[now[0]].Rank != 2 {
+				t.Errorf("%s: %d takes over, of rank %d", req.Session, now[0], d.Candidates[now[0]].Rank)
+			}
+		}
+		// In the old way it depends on the order, which must be known.
+		old := configured(t, "sglang-consistent-hashing", "hash_ring=false")
+		if d := decide(t, old, &req, cands); len(d.Choice) != 4 {
+			t.Errorf("%q of an unknown order: %v", req.Session, d.Choice)
+		}
+	}
+	if moved != 0 || len(seen) != 4 {
+		t.Errorf("%d keys moved without need, and %d workers are used", moved, len(seen))
+	}
+	if d := decide(t, ring, &Request{BlockSize: 16}, cands); len(d.Choice) != 4 {
+		t.Errorf("no key: %q", d.Trace)
+	}
+}
+
+func TestSGLangPrefixHash(t *testing.T) {
+	t.Parallel()
+	cfg := configured(t, "sglang-prefix-hash", "prefix_token_count=2", "balance_abs_threshold=2")
+	place := func(req Request, cands []Candidate) wire.Replica {
+		req.BlockSize = 16
+		d := decide(t, cfg, &req, cands)
+		return d.Names(d.Choice)[0]
+	}
+	same := []struct{ a, b Request }{
+		{says("12345678"), says("12345678 and more")}, // eight characters count
+		{Request{IDs: []wire.Token{1, 2}}, Request{IDs: []wire.Token{1, 2, 3}}},
+		{Request{Symbols: []rune{5, 6}, Width: 2}, Request{Symbols: []rune{5, 7}, Width: 2}},
+		{Request{Contents: []string{"12", "345"}}, says("12 345")},
+		{Request{Session: "k", Contents: []string{"a"}}, Request{Session: "k", Contents: []string{"b"}}},
+	}
+	for i, s := range same {
+		if a, b := place(s.a, busy("abcdefgh")), place(s.b, busy("abcdefgh")); a != b {
+			t.Errorf("%d: %s and %s", i, a, b)
+		}
+	}
+	differ := make(map[wire.Replica]bool)
+	for i := range 64 {
+		differ[place(says(fmt.Sprintf("%08d", i)), busy("abcdefgh"))] = true
+	}
+	if len(differ) < 6 {
+		t.Errorf("64 prompts go to %d workers", len(differ))
+	}
+	home := place(says("x"), busy("ab"))
+	other := wire.Replica("ab"[(home[0]-'a'+1)%2])
+	load := func(there, elsewhere int) []Candidate {
+		c := busy("ab", there, elsewhere)
+		if home == "b" {
+			c[0].Load.Requests, c[1].Load.Requests = elsewhere, there
+		}
+		return c
+	}
+	// The mean is half of the load and this request: 5 is 2 above 3, and 6 is 2.5
+	// above 3.5. Of 24 and 19, the mean 22 is above 24 / 1.25.
+	for _, tt := range []struct {
+		there, elsewhere int
+		want             wire.Replica
+	}{{0, 0, home}, {5, 0, home}, {6, 0, other}, {24, 19, home}} {
+		if got := place(says("x"), load(tt.there, tt.elsewhere)); got != tt.want {
+			t.Errorf("%d and %d: %s, want %s", tt.there, tt.elsewhere, got, tt.want)
+		}
+	}
+	if d := decide(t, cfg, &Request{BlockSize: 16}, busy("ab")); !strings.Contains(d.Trace[0], "fails the request") {
+		t.Errorf("of nothing: %q", d.Trace)
 	}
 }
 
