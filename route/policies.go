@@ -196,6 +196,17 @@ var policies = []Policy{
 		steps:    sglangPrefixSteps,
 		then:     "list_order",
 	},
+	{
+		Name:     "sglang-candidate-set",
+		System:   "SGLang's experimental sgl-router, autumn 2026",
+		Sticks:   CacheAffinity,
+		Rule:     "of the workers that hold enough, one with the least uncached tokens, or near it and materially less pressed; without one, the less pressed of two drawn at random",
+		settings: sglangSetSettings,
+		rank:     rankSGLangSet,
+		tell:     tellSGLangSet,
+		chances:  sglangSetChances,
+		steps:    sglangSetSteps,
+	},
 
 	// Ray Serve LLM: ray*.go.
 

@@ -327,6 +327,57 @@ func TestSGLangPrefixHash(t *testing.T) {
 	}
 }
 
+// TestSGLangCandidateSet has prompts of 10240 tokens, 640 blocks. A held block is
+// 16 tokens, so 64 of them are enough.
+func TestSGLangCandidateSet(t *testing.T) {
+	t.Parallel()
+	req := Request{Tokens: 10240, BlockSize: 16}
+	queue := func(c Candidate, waiting int) Candidate {
+		c.Load.State, c.Load.Waiting = LoadKnown, waiting
+		return c
+	}
+	unknown := func(c Candidate) Candidate {
+		c.Load.State = LoadUnknown
+		return c
+	}
+	limit := "worker_queue_limit=4"
+	for name, tt := range map[string]struct {
+		set   []string
+		cands []Candidate
+		want  []wire.Replica
+		trace string
+	}{
+		"the most held":             {nil, []Candidate{cand("a", 64, 0, 0, 0), cand("b", 200, 0, 0, 9)}, []wire.Replica{"b"}, "cache_candidate"},
+		"too little":                {nil, []Candidate{cand("a", 63, 100, 0, 0), cand("b", 0, 0, 0, 9)}, []wire.Replica{"b"}, "power of two"},
+		"a ratio too":               {[]string{"cache_affinity_min_match_ratio=0.5"}, []Candidate{cand("a", 319, 100, 0, 0), cand("b", 0, 0, 0, 9)}, []wire.Replica{"b"}, "power of two"},
+		"near it and less pressed":  {nil, []Candidate{cand("a", 200, 5000, 0, 0), cand("b", 136, 3000, 0, 0)}, []wire.Replica{"b"}, "cache_candidate"},
+		"not materially":            {nil, []Candidate{cand("a", 200, 4500, 0, 0), cand("b", 136, 3000, 0, 0)}, []wire.Replica{"a"}, "cache_candidate"},
+		"nor by 1024 tokens":        {nil, []Candidate{cand("a", 200, 1024, 0, 0), cand("b", 136, 0, 0, 0)}, []wire.Replica{"a"}, "cache_candidate"},
+		"not near":                  {nil, []Candidate{cand("a", 200, 5000, 0, 0), cand("b", 135, 0, 0, 0)}, []wire.Replica{"a"}, "cache_candidate"},
+		"equal, less pressed":       {nil, []Candidate{cand("a", 200, 10, 0, 0), cand("b", 200, 9, 0, 0)}, []wire.Replica{"b"}, "cache_candidate"},
+		"equal, fewer requests":     {nil, []Candidate{cand("a", 200, 0, 0, 3), cand("b", 200, 0, 0, 2)}, []wire.Replica{"b"}, "cache_candidate"},
+		"equal in all":              {nil, []Candidate{cand("b", 200, 0, 0, 3), cand("a", 200, 0, 0, 3)}, []wire.Replica{"a"}, "cache_candidate"},
+		"one load unknown":          {nil, []Candidate{cand("a", 200, 5000, 0, 0), unknown(cand("b", 136, 0, 0, 0))}, []wire.Replica{"a"}, "cache_candidate"},
+		"few candidates":            {[]string{"cache_candidate_min_workers=1", "cache_candidate_max_workers=1"}, []Candidate{cand("a", 200, 5000, 0, 0), cand("b", 199, 0, 0, 0)}, []wire.Replica{"a"}, "1 of 2 workers"},
+		"a full queue":              {[]string{limit}, []Candidate{queue(cand("a", 200, 0, 0, 9), 4), queue(cand("b", 100, 0, 0, 9), 3)}, []wire.Replica{"b"}, "1 holders have a full queue"},
+		"the only holder's queue":   {[]string{limit}, []Candidate{queue(cand("a", 200, 0, 0, 9), 4), queue(cand("b", 0, 0, 0, 9), 3)}, []wire.Replica{"b"}, "power of two"},
+		"all queues are full":       {[]string{limit}, []Candidate{queue(cand("a", 200, 0, 0, 9), 9), queue(cand("b", 0, 0, 0, 9), 4)}, []wire.Replica{"a"}, "cache_candidate"},
+		"a queue that is unknown":   {[]string{limit}, []Candidate{unknown(queue(cand("a", 200, 0, 0, 9), 9)), queue(cand("b", 0, 0, 0, 9), 0)}, []wire.Replica{"a"}, "cache_candidate"},
+		"pinned to a holder":        {[]string{limit, "saturation_queue_floor=2"}, []Candidate{queue(cand("a", 200, 0, 0, 9), 9), queue(cand("b", 0, 0, 0, 9), 2)}, []wire.Replica{"a"}, "saturation_pin"},
+		"not with one below":        {[]string{limit, "saturation_queue_floor=2"}, []Candidate{queue(cand("a", 200, 0, 0, 9), 9), queue(cand("b", 0, 0, 0, 9), 1)}, []wire.Replica{"b"}, "power of two"},
+		"two full queues, and room": {[]string{limit}, []Candidate{queue(cand("a", 0, 0, 0, 9), 9), queue(cand("b", 0, 0, 0, 9), 4), queue(cand("c", 0, 9, 0, 9), 0)}, []wire.Replica{"c"}, "power of two"},
+		"two full queues and no c":  {[]string{limit}, []Candidate{queue(cand("a", 0, 0, 0, 9), 9), queue(cand("b", 0, 0, 0, 9), 4)}, []wire.Replica{"b"}, "power of two"},
+		"no holder":                 {nil, []Candidate{cand("a", 0, 0, 0, 0), cand("b", 0, 0, 0, 0)}, []wire.Replica{"a", "b"}, "power of two"},
+	} {
+		d := decide(t, configured(t, "sglang-candidate-set", tt.set...), &req, tt.cands)
+		got := d.Names(d.Choice)
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) || !strings.Contains(strings.Join(d.Trace, "\n"), tt.trace) {
+			t.Errorf("%s: %v, want %v: %q", name, got, tt.want, d.Trace)
+		}
+	}
+}
+
 // TestSGLangTerms holds the terms against the costs, for every policy.
 func TestSGLangTerms(t *testing.T) {
 	t.Parallel()
