@@ -271,6 +271,18 @@ func TestSGLangHashes(t *testing.T) {
 	if moved != 0 || len(seen) != 4 {
 		t.Errorf("%d keys moved without need, and %d workers are used", moved, len(seen))
 	}
+	// Host and port stand for a URL.
+	for i := range 20 {
+		req := session(fmt.Sprint("key-", i), 0)
+		long, short := busy("ab"), busy("ab")
+		for n := range long {
+			short[n].Replica = wire.Replica(fmt.Sprintf("10.0.0.%d:30000", n))
+			long[n].Replica = "http://" + short[n].Replica
+		}
+		if a, b := decide(t, ring, &req, long), decide(t, ring, &req, short); a.Choice[0] != b.Choice[0] {
+			t.Errorf("%s: %v by URL, and %v by host and port", req.Session, a.Choice, b.Choice)
+		}
+	}
 	if d := decide(t, ring, &Request{BlockSize: 16}, cands); len(d.Choice) != 4 {
 		t.Errorf("no key: %q", d.Trace)
 	}

@@ -12,8 +12,8 @@ import (
 
 // This file is consistent_hashing and prefix_hash of smg 1.13.0, as SGLang's router
 // is called since: a key, or the beginning of the prompt, has a place on a ring of
-// workers. Workers stand there by their URLs, so a candidate must be called as the
-// router calls it.
+// workers. Workers stand there by their URLs, so a candidate must be called by its
+// URL, or by host and port where that is http.
 
 // conRing is off for router 0.3.2 over HTTP, which has the policy in its library:
 // there the key chooses by its remainder, in the order of the router's list.
@@ -71,7 +71,7 @@ func tellSGLangConsistent(_ *input, _ int, s *Scored) {
 }
 
 // sglangURLs says what the ring stands on.
-const sglangURLs = "the ring is of workers' URLs: the answer holds where replicas are called by them"
+const sglangURLs = "the ring is of workers' URLs: the answer holds where replicas are called by URL, or host:port"
 
 func sglangConsistentSteps(in *input) []string {
 	switch {

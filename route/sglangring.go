@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	"github.com/zeebo/blake3"
 
@@ -57,13 +58,22 @@ func (r *sglangRing) build(cands []Candidate) {
 	for i := range cands {
 		name := cands[i].Replica
 		r.workers = append(r.workers, name)
-		text := append([]byte(name), '#')
+		text := append([]byte(sglangURL(name)), '#')
 		for v := range uint64(sglangVirtual) {
 			pos := sglangPosition(strconv.AppendUint(text, v, 10))
 			r.entries = append(r.entries, sglangEntry{pos, i})
 		}
 	}
 	slices.SortFunc(r.entries, func(a, b sglangEntry) int { return cmp.Compare(a.pos, b.pos) })
+}
+
+// sglangURL is what the router calls a worker. Where its metrics were read, names
+// have lost their scheme.
+func sglangURL(name wire.Replica) string {
+	if strings.Contains(string(name), "://") {
+		return string(name)
+	}
+	return "http://" + string(name)
 }
 
 // sglangPosition is where a text stands on the ring: the first 8 bytes of its
