@@ -231,7 +231,7 @@ func (m *sglangMemory) took(in *input, at int) {
 	}
 }
 
-// seen gives what rank found.
+// sglangSeen gives what rank found.
 func sglangSeen(in *input) (v sglangView, tree bool) {
 	if m, ok := in.mem.(*sglangMemory); ok {
 		return m.view, true

@@ -90,7 +90,7 @@ func (v *sglangSet) limit(in *input) {
 	v.set = v.set[:min(len(v.set), int(keep))]
 }
 
-// queued reports whether a worker makes requests wait. Without a limit, or
+// sglangQueued reports whether a worker makes requests wait. Without a limit, or
 // without a load, none does.
 func sglangQueued(in *input, n int) bool {
 	l := &in.cands[in.eligible[n]].Load
