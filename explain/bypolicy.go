@@ -38,7 +38,7 @@ func (a *Answer) others(configs []*route.Config) error {
 		}
 		p := cfg.Policy()
 		by := ByPolicy{
-			Policy: p.Name, System: p.System, Sticks: p.Sticks, Guessed: p.Sticks == route.PrefixAffinity,
+			Policy: p.Name, System: p.System, Sticks: p.Sticks, Guessed: p.Remembers(),
 			Choice: d.Names(d.Choice), Why: d.Why(), Trace: d.Trace,
 		}
 		for _, at := range d.Choice {

@@ -126,6 +126,91 @@ var policies = []Policy{
 	},
 
 	// SGLang's routers: sglang*.go.
+	{
+		Name:     "sglang-cache-aware",
+		System:   "SGLang router 0.3.2",
+		Sticks:   PrefixAffinity,
+		Rule:     "the least loaded if the loads differ much, else the first owner of the matched text if enough is matched, else the least loaded",
+		settings: sglangCacheSettings,
+		memory:   newSGLangMemory,
+		rank:     rankSGLangCache,
+		tell:     tellSGLangCache,
+		steps:    sglangCacheSteps,
+		then:     "list_order",
+	},
+	{
+		Name:    "sglang-power-of-two",
+		System:  "SGLang router 0.3.2",
+		Sticks:  LoadOnly,
+		Rule:    "of two workers drawn at random, the one with the lower token load",
+		rank:    rankSGLangPower,
+		tell:    tellSGLangPower,
+		chances: sglangPowerChances,
+		steps:   sglangPowerSteps,
+	},
+	{
+		Name:     "sglang-round-robin",
+		System:   "SGLang router 0.3.2",
+		Sticks:   LoadOnly,
+		Rule:     "one after the other, in the order of the router's list",
+		settings: roundRobinSettings,
+		memory:   newRobin,
+		rank:     rankRoundRobin,
+		tell:     tellRoundRobin,
+		steps:    roundRobinSteps,
+	},
+	{
+		Name:   "sglang-random",
+		System: "SGLang router 0.3.2",
+		Sticks: LoadOnly,
+		Rule:   "any worker",
+		rank:   rankSGLangRandom,
+		tell:   tellSGLangRandom,
+		steps:  noSteps,
+	},
+	{
+		Name:     "sglang-manual",
+		System:   "SGLang router 0.3.2",
+		Sticks:   SessionAffinity,
+		Rule:     "the worker that the routing key was given to; a new key's by its assignment mode",
+		settings: sglangManualSettings,
+		memory:   newSGLangKeys,
+		rank:     rankSGLangManual,
+		tell:     tellSGLangManual,
+		steps:    sglangManualSteps,
+	},
+	{
+		Name:     "sglang-consistent-hashing",
+		System:   "smg 1.13.0, SGLang's router",
+		Sticks:   SessionAffinity,
+		Rule:     "the first worker clockwise from the routing key on a ring of workers",
+		settings: sglangConsistentSettings,
+		rank:     rankSGLangConsistent,
+		tell:     tellSGLangConsistent,
+		steps:    sglangConsistentSteps,
+	},
+	{
+		Name:     "sglang-prefix-hash",
+		System:   "smg 1.13.0, SGLang's router",
+		Sticks:   PrefixAffinity,
+		Rule:     "the first worker clockwise from the hash of the prompt's beginning, unless its load is far above the mean: then the least loaded",
+		settings: sglangPrefixSettings,
+		rank:     rankSGLangPrefix,
+		tell:     tellSGLangPrefix,
+		steps:    sglangPrefixSteps,
+		then:     "list_order",
+	},
+	{
+		Name:     "sglang-candidate-set",
+		System:   "SGLang's experimental sgl-router, autumn 2026",
+		Sticks:   CacheAffinity,
+		Rule:     "of the workers that hold enough, one with the least uncached tokens, or near it and materially less pressed; without one, the less pressed of two drawn at random",
+		settings: sglangSetSettings,
+		rank:     rankSGLangSet,
+		tell:     tellSGLangSet,
+		chances:  sglangSetChances,
+		steps:    sglangSetSteps,
+	},
 
 	// Ray Serve LLM: ray*.go.
 	{
@@ -272,6 +357,10 @@ var policies = []Policy{
 		then:     "list_order",
 	},
 }
+
+// Remembers reports whether a router of the policy goes by what it remembers of
+// earlier prompts.
+func (p *Policy) Remembers() bool { return p.memory != nil && p.Sticks == PrefixAffinity }
 
 // policyTypes are the names of policies in Dynamo's policy file.
 var policyTypes = map[string]string{

@@ -83,27 +83,31 @@ func roundRobinSteps(in *input) []string {
 	return []string{"where the router stands is not known: each can be next (the setting turn says it)"}
 }
 
-// powerOfTwoChances counts the pairs that a candidate wins. A tie of the two is
-// as likely to go either way.
+// powerOfTwoChances sees to every pair.
 func powerOfTwoChances(in *input, p []float64) {
-	n := len(in.keys)
-	if n == 1 {
+	pairChances(p, func(i, j int) int { return in.keys[i].compare(in.keys[j]) })
+}
+
+// pairChances gives each pair the same chance, and it to the lower of the two, or
+// to either.
+func pairChances(p []float64, compare func(i, j int) int) {
+	if len(p) == 1 {
 		p[0] = 1
 		return
 	}
-	pairs := float64(n) * float64(n-1) / 2
-	for i, a := range in.keys {
-		wins := 0.0
-		for j, b := range in.keys {
-			switch c := a.compare(b); {
-			case i == j || c > 0:
-			case c == 0:
-				wins += 0.5
+	pair := 2 / (float64(len(p)) * float64(len(p)-1))
+	for i := range p {
+		for j := range i {
+			switch c := compare(i, j); {
+			case c < 0:
+				p[i] += pair
+			case c > 0:
+				p[j] += pair
 			default:
-				wins++
+				p[i] += pair / 2
+				p[j] += pair / 2
 			}
 		}
-		p[i] = wins / pairs
 	}
 }
 

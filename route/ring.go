@@ -8,8 +8,8 @@ import (
 	"github.com/kvscope/kvscope/wire"
 )
 
-// ring is a consistent-hash ring: Ray's and the vLLM production stack's differ in
-// the hash, the number of points a worker has and their names.
+// ring is a consistent-hash ring: those of Ray, smg and the vLLM production stack
+// differ in the hash, the number of points a worker has and their names.
 type ring struct {
 	kind   *ringKind
 	vnodes int
@@ -22,6 +22,10 @@ type ring struct {
 type ringKind struct {
 	sep  string
 	hash func(name string) (hi, lo uint64)
+	// worker gives the name that a replica has there; nil for its own.
+	worker func(name string) string
+	// atKey says that a point at a key itself comes first, and not last.
+	atKey bool
 }
 
 // maxVnodes bounds the points of a worker.
@@ -53,6 +57,9 @@ func newRing(kind *ringKind, vnodes int, cands []Candidate) *ring {
 	for at := range cands {
 		name := string(cands[at].Replica)
 		r.names = append(r.names, cands[at].Replica)
+		if kind.worker != nil {
+			name = kind.worker(name)
+		}
 		for i := range vnodes {
 			hi, lo := r.kind.hash(name + r.kind.sep + strconv.Itoa(i))
 			r.points = append(r.points, ringPoint{hi, lo, at})
@@ -63,7 +70,7 @@ func newRing(kind *ringKind, vnodes int, cands []Candidate) *ring {
 }
 
 // steps gives for each candidate how many others come before it on the way
-// clockwise from a key. A point at the key itself comes last.
+// clockwise from a key.
 func (r *ring) steps(key string) []int {
 	out := make([]int, len(r.names))
 	for i := range out {
@@ -71,7 +78,7 @@ func (r *ring) steps(key string) []int {
 	}
 	hi, lo := r.kind.hash(key)
 	start, _ := slices.BinarySearchFunc(r.points, ringPoint{hi: hi, lo: lo}, func(p, key ringPoint) int {
-		if p.compare(key) <= 0 {
+		if c := p.compare(key); c < 0 || c == 0 && !r.kind.atKey {
 			return -1
 		}
 		return 1
