@@ -94,6 +94,12 @@ func TestDivergenceTwoLooks(t *testing.T) {
 	for _, rec := range fortyThen()(t) {
 		o.Push(rec)
 	}
+	first := believed(r1)
+	first.First = true
+	if err := o.Believe(*first); err != nil || o.Snapshot().Belief != nil {
+		t.Errorf("error %v: one of two looks is told", err)
+	}
+	o.differed = nil
 	look := func(seqs []uint64, stale, missing, passing int) {
 		t.Helper()
 		b := believed(r1)
