@@ -77,6 +77,9 @@ func ReadTrace(r io.Reader, name string, tokens, blockSize int) (*Workload, erro
 		if err == nil {
 			err = t.add(&row)
 		}
+		if damaged := lines.Err(); damaged != nil { // so the line is a part of one
+			err = damaged
+		}
 		if err != nil {
 			return fail(fmt.Errorf("line %d: %w", n, err))
 		}

@@ -2,8 +2,10 @@ package lab
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -84,6 +86,13 @@ func TestHostileTraces(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || w != nil {
 			t.Errorf("%.80q: %v, want %q", text, err, want)
 		}
+	}
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	zw.Write([]byte(strings.Repeat(`{"timestamp":0,"input_length":10,"output_length":1,"hash_ids":[1]}`+"\n", 1000)))
+	zw.Close()
+	if _, err := ReadTrace(bytes.NewReader(packed.Bytes()[:packed.Len()-20]), "x", 100, 100); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file cut short: %v", err)
 	}
 	for _, sizes := range [][2]int{{100, 0}, {100, 30}, {0, 16}, {50, 100}, {1 << 30, 16}} {
 		if _, err := ReadTrace(strings.NewReader(`{}`), "x", sizes[0], sizes[1]); err == nil || strings.Contains(err.Error(), "line") {
