@@ -45,8 +45,9 @@ type replica struct {
 	waiting    line[int32] // flights
 	running    int
 	prefilling bool
-	// backlog is how many prompt tokens it has yet to compute.
-	backlog int
+	// backlog is how many prompt tokens it has yet to compute, and queued how many
+	// blocks those that wait will need.
+	backlog, queued int
 }
 
 type router struct {
@@ -203,6 +204,9 @@ func (r *run) arrive(of int32) {
 	for i := range r.cands {
 		c, rep := &r.cands[i], &r.replicas[i]
 		c.Match[wire.Device] = r.match[i]
+		if !r.byCache { // nothing is booked: what a router polls of its engines
+			c.Load.Blocks = rep.cache.used() + rep.queued
+		}
 		c.Load.Waiting = rep.waiting.len()
 		c.Load.Usage = float64(rep.cache.used()) / float64(r.o.Capacity)
 	}
@@ -230,6 +234,7 @@ func (r *run) arrive(of int32) {
 	rep := &r.replicas[to]
 	f.uncached = 0
 	rep.waiting.push(at)
+	rep.queued += total
 	r.serve(to)
 	if rep.waiting.len() > 0 { // it is the last of them
 		f.uncached = int(q.prompt) - rep.cache.match(path[:usable])*size
@@ -256,6 +261,7 @@ func (r *run) serve(at int) {
 			return // until another one ends
 		}
 		rep.waiting.pop()
+		rep.queued -= f.seq.total
 		rep.running++
 		rep.prefilling = true
 		r.heard(at)

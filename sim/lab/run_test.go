@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -229,6 +230,33 @@ func TestFaultsBite(t *testing.T) {
 	if r.TTFT.Mean >= one.TTFT.Mean {
 		t.Errorf("%v s to the first token with more replicas, %v without", r.TTFT.Mean, one.TTFT.Mean)
 	}
+}
+
+// TestPolledLoad lets requests of which every second is long come nearly at once to
+// two replicas. Of two, power of two is the one with the lower load: a router that
+// polls it sees where the long ones went, and one that draws does not.
+func TestPolledLoad(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	for i := range 40 {
+		blocks := 1 + 30*(i%2)
+		ids := make([]string, blocks)
+		for b := range ids {
+			ids[b] = strconv.Itoa(i*100 + b)
+		}
+		rows = append(rows, fmt.Sprintf(`{"timestamp":%d,"input_length":%d,"output_length":100,"hash_ids":[%s]}`, i, blocks*100, strings.Join(ids, ",")))
+	}
+	o := options(t, trace(t, rows...), "sglang-power-of-two")
+	o.Replicas = 2
+	// The loads are never apart by more than one long request of 20.
+	if polled, drawn := ran(t, o), ran(t, with(o, policy(t, "sglang-random"))); polled.BlocksCV >= 0.1 || drawn.BlocksCV <= polled.BlocksCV {
+		t.Errorf("blocks cv %v by polled loads, and %v drawn", polled.BlocksCV, drawn.BlocksCV)
+	}
+}
+
+func with(o Options, p *route.Config) Options {
+	o.Policy = p
+	return o
 }
 
 // TestBookAgainstSequences holds the lab's book against route's, which recordings
