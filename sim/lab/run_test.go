@@ -232,6 +232,44 @@ func TestFaultsBite(t *testing.T) {
 	}
 }
 
+// TestOneAfterTheOther holds a replica that has room for all, and serves one request
+// at a time, against sums: what a request can hit are the blocks of those before it,
+// and the fleet is busy, or waits for the next turn, from its first request to its last.
+func TestOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	for _, shape := range Shapes() {
+		for _, engine := range []Engine{VLLM, SGLang} {
+			w := made(t, shape.Name, 150)
+			o := options(t, w, "dynamo")
+			o.Engine, o.Replicas, o.Slots, o.Capacity, o.Concurrency = engine, 1, 1, MaxCapacity/16, 1
+			held := map[block]bool{}
+			hits, tokens, busy, first := 0.0, 0.0, 0.0, 0.0
+			for i, q := range w.requests { // in the order in which they come, session by session
+				path, n := w.paths[q.path], 0
+				for n < (int(q.prompt)-1)/w.BlockSize && held[path[n]] {
+					n++
+				}
+				for _, b := range path[:(q.prompt+q.output-1)/int32(w.BlockSize)] {
+					held[b] = true
+				}
+				prefill := float64(int(q.prompt)-n*w.BlockSize) / o.Prefill
+				hits, tokens, first = hits+float64(n*w.BlockSize), tokens+float64(q.prompt), first+prefill
+				busy += prefill + float64(q.output-1)/o.Decode
+				if i > 0 {
+					busy += q.at.Seconds()
+				}
+			}
+			r := ran(t, o)
+			near(t, shape.Name+": hit rate", r.HitRate, hits/tokens)
+			near(t, shape.Name+": makespan", r.Makespan, busy)
+			near(t, shape.Name+": time to first token", r.TTFT.Mean, first/float64(len(w.requests)))
+			if r.Phantom != 0 || r.Requests != len(w.requests) {
+				t.Errorf("%s: phantom hits %v, %d of %d requests", shape.Name, r.Phantom, r.Requests, len(w.requests))
+			}
+		}
+	}
+}
+
 // TestPolledLoad lets requests of which every second is long come nearly at once to
 // two replicas. Of two, power of two is the one with the lower load: a router that
 // polls it sees where the long ones went, and one that draws does not.
