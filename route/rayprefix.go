@@ -63,8 +63,16 @@ func (m *rayPrefixes) took(in *input, at int) {
 	for i := range in.cands {
 		m.tree.add(in.cands[i].Replica, in.req.At)
 	}
-	text, weight := runesOf(in.req, "")
+	text, weight := rayText(in.req)
 	m.tree.insert(text, weight, m.tree.byName[in.cands[in.eligible[at]].Replica], in.req.At)
+}
+
+// rayText reads a body, of which there is nothing to read where it was cut.
+func rayText(r *Request) (text []rune, weight int) {
+	if r.Cut {
+		return nil, 1
+	}
+	return runesOf(r, "")
 }
 
 // rayBranch is the way that the rule goes.
@@ -106,10 +114,10 @@ func readRayPrefix(in *input) (v rayPrefix) {
 	m, _ := in.mem.(*rayPrefixes)
 	var text []rune
 	if m != nil {
-		text, _ = runesOf(in.req, "")
+		text, _ = rayText(in.req)
 	}
 	switch {
-	case m != nil && len(text) == 0, m == nil && in.req.Tokens == 0:
+	case m != nil && len(text) == 0, m == nil && (in.req.Tokens == 0 || in.req.Cut):
 		v.branch = rayNoText
 	case float64(v.most-v.fewest) > threshold:
 		v.branch = rayImbalanced

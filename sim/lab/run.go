@@ -213,7 +213,7 @@ func (r *run) arrive(of int32) {
 	r.req = route.Request{
 		Tokens: seen, BlockSize: size, At: r.now + 1, Output: int(q.output), // 0 would be one request alone
 		Session: "s" + strconv.Itoa(int(q.session)),
-		Symbols: path[:(seen+size-1)/size], Width: size,
+		Symbols: path[:(seen+size-1)/size], Width: size, Cut: seen < int(q.prompt),
 	}
 	to := via.rules.Route(&r.req, r.cands)
 	total := (int(q.prompt) + int(q.output) - 1 + size - 1) / size // the last token is never computed

@@ -205,6 +205,12 @@ func TestFaultsBite(t *testing.T) {
 	if r := ran(t, affine); kept.Sticky < 0.9 || r.Sticky > 0.8 {
 		t.Errorf("cut prompts: %v of later turns on their first replica, and %v with whole ones", r.Sticky, kept.Sticky)
 	}
+	// Ray's finds no tokens in a body that was cut, though they would be enough.
+	ray := options(t, w, "ray-kv-aware")
+	ray.Truncate = 2048
+	if r, drawn := ran(t, ray), ran(t, options(t, w, "sglang-random")); math.Abs(r.HitRate-drawn.HitRate) > 0.03 || math.Abs(r.Sticky-drawn.Sticky) > 0.05 {
+		t.Errorf("cut bodies: hit rate %v and stickiness %v, and %v and %v where replicas are drawn", r.HitRate, r.Sticky, drawn.HitRate, drawn.Sticky)
+	}
 	o.EventLoss = 1
 	if r := ran(t, o); r.HitRate > whole.HitRate-0.05 {
 		t.Errorf("no events: hit rate %v, and %v with them", r.HitRate, whole.HitRate)
