@@ -17,8 +17,11 @@ type run struct {
 	o *Options
 	w *Workload
 	// byCache says that the policy reads matches: what routers believe and which
-	// blocks they book is kept for such alone.
-	byCache  bool
+	// blocks they book is kept for such alone. bySession says that it goes by sessions:
+	// clients send their keys to such alone, or rules that prefer a key to the prompt
+	// would not be seen at work.
+	byCache, bySession bool
+
 	now      wire.Time
 	queue    queue
 	replicas []replica
@@ -94,7 +97,7 @@ func simulate(ctx context.Context, o Options, tell func(n int)) (*Result, error)
 		return nil, err
 	}
 	policy := o.Policy.Policy()
-	r := &run{o: &o, w: o.Workload, byCache: policy.Sticks == route.CacheAffinity}
+	r := &run{o: &o, w: o.Workload, byCache: policy.Sticks == route.CacheAffinity, bySession: policy.Sticks == route.SessionAffinity}
 	all := o.Replicas + o.ScaleBy
 	r.lossy = rand.New(rand.NewPCG(o.Seed, 1))
 	r.match = make([]int, all)
@@ -212,8 +215,10 @@ func (r *run) arrive(of int32) {
 	}
 	r.req = route.Request{
 		Tokens: seen, BlockSize: size, At: r.now + 1, Output: int(q.output), // 0 would be one request alone
-		Session: "s" + strconv.Itoa(int(q.session)),
 		Symbols: path[:(seen+size-1)/size], Width: size, Cut: seen < int(q.prompt),
+	}
+	if r.bySession {
+		r.req.Session = "s" + strconv.Itoa(int(q.session))
 	}
 	to := via.rules.Route(&r.req, r.cands)
 	total := (int(q.prompt) + int(q.output) - 1 + size - 1) / size // the last token is never computed

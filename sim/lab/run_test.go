@@ -276,6 +276,20 @@ func TestOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestKeysForSessions: a policy that hashes the prompt's beginning is sent no key of a
+// session, and one that goes by sessions is.
+func TestKeysForSessions(t *testing.T) {
+	t.Parallel()
+	w := made(t, "system", 50)
+	for name, want := range map[string]bool{"sglang-prefix-hash": true, "sglang-consistent-hashing": false} {
+		o := options(t, w, name)
+		o.Concurrency = 1
+		if r := ran(t, o); (slices.Max(r.Share) == 1) != want {
+			t.Errorf("%s: shares %v of prompts that begin alike", name, r.Share)
+		}
+	}
+}
+
 // TestPolledLoad lets requests of which every second is long come nearly at once to
 // two replicas. Of two, power of two is the one with the lower load: a router that
 // polls it sees where the long ones went, and one that draws does not.
