@@ -34,10 +34,17 @@ type Policy struct {
 	// chances fills the probabilities of the eligible candidates; nil leaves ties
 	// to chance and nothing else.
 	chances func(in *input, p []float64)
+	// pair takes one of the eligible candidates where two of them are drawn, in this
+	// order. drawn says whether they are, nil that they always are; else chances hold.
+	pair  func(in *input, first, second int) int
+	drawn func(in *input) bool
 	// steps tells what the rule did, and then names what ties are broken by.
 	steps func(in *input) []string
 	then  string
 }
+
+// draws says that two of the eligible candidates are drawn.
+func (p *Policy) draws(in *input) bool { return p.pair != nil && (p.drawn == nil || p.drawn(in)) }
 
 // ReadsQueue says whether a rule goes by how many requests wait in an engine's
 // queue and how full its cache is.
@@ -115,14 +122,14 @@ var policies = []Policy{
 		steps:    roundRobinSteps,
 	},
 	{
-		Name:    "power-of-two",
-		System:  "a yardstick",
-		Sticks:  LoadOnly,
-		Rule:    "of two candidates drawn at random, the one with fewer active requests",
-		rank:    rankLeastLoaded,
-		tell:    tellLeastLoaded,
-		chances: powerOfTwoChances,
-		steps:   powerOfTwoSteps,
+		Name:   "power-of-two",
+		System: "a yardstick",
+		Sticks: LoadOnly,
+		Rule:   "of two candidates drawn at random, the one with fewer active requests",
+		rank:   rankLeastLoaded,
+		tell:   tellLeastLoaded,
+		pair:   shorterOfTwo,
+		steps:  powerOfTwoSteps,
 	},
 
 	// SGLang's routers: sglang*.go.
@@ -139,14 +146,14 @@ var policies = []Policy{
 		then:     "list_order",
 	},
 	{
-		Name:    "sglang-power-of-two",
-		System:  "SGLang router 0.3.2",
-		Sticks:  LoadOnly,
-		Rule:    "of two workers drawn at random, the one with the lower token load",
-		rank:    rankSGLangPower,
-		tell:    tellSGLangPower,
-		chances: sglangPowerChances,
-		steps:   sglangPowerSteps,
+		Name:   "sglang-power-of-two",
+		System: "SGLang router 0.3.2",
+		Sticks: LoadOnly,
+		Rule:   "of two workers drawn at random, the one with the lower token load",
+		rank:   rankSGLangPower,
+		tell:   tellSGLangPower,
+		pair:   sglangPowerOfTwo,
+		steps:  sglangPowerSteps,
 	},
 	{
 		Name:     "sglang-round-robin",
@@ -208,7 +215,8 @@ var policies = []Policy{
 		settings: sglangSetSettings,
 		rank:     rankSGLangSet,
 		tell:     tellSGLangSet,
-		chances:  sglangSetChances,
+		pair:     sglangSetOfTwo,
+		drawn:    sglangSetDrawn,
 		steps:    sglangSetSteps,
 	},
 
@@ -235,7 +243,8 @@ var policies = []Policy{
 		memory:   newRayPrefixes,
 		rank:     rankRayPrefix,
 		tell:     tellRayPrefix,
-		chances:  rayPrefixChances,
+		pair:     shorterOfTwo,
+		drawn:    rayPrefixDrawn,
 		steps:    rayPrefixSteps,
 		then:     "place_in_group",
 	},

@@ -228,12 +228,9 @@ func rankRayPrefix(in *input) {
 	}
 }
 
-func rayPrefixChances(in *input, p []float64) {
-	if v := readRayPrefix(in); v.drawn() && len(p) > 0 {
-		powerOfTwoChances(in, p)
-		return
-	}
-	in.uniform(p)
+func rayPrefixDrawn(in *input) bool {
+	v := readRayPrefix(in)
+	return v.drawn()
 }
 
 func tellRayPrefix(in *input, at int, s *Scored) {
