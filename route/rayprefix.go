@@ -169,8 +169,8 @@ func (m *rayPrefixes) read(in *input, text []rune, v *rayPrefix) {
 	// tree has not heard of comes in with none, behind the others.
 	v.branch = raySmallest
 	least := math.MaxInt
-	for _, x := range m.tree.tenants {
-		least = min(least, x.chars)
+	for place, x := range m.tree.tenants {
+		least, x.place = min(least, x.chars), place
 	}
 	for n, x := range asked {
 		if x == nil {
@@ -178,11 +178,9 @@ func (m *rayPrefixes) read(in *input, text []rune, v *rayPrefix) {
 			v.put(n, float64(len(m.tree.tenants)+n))
 		}
 	}
-	for place, x := range m.tree.tenants {
-		for n := range asked {
-			if asked[n] == x && x.chars == least {
-				v.put(n, float64(place))
-			}
+	for n, x := range asked {
+		if x != nil && x.chars == least {
+			v.put(n, float64(x.place))
 		}
 	}
 }
