@@ -137,12 +137,14 @@ func TestFromLog(t *testing.T) {
 		{At: 7 * second, Took: 2 * second, Tokens: prompt(70), Cached: 32, Known: true},
 		{At: 5 * second, Took: 0, Tokens: prompt(40), Known: true},
 		{At: 9 * second, Tokens: prompt(70), Salt: "x"},
+		{At: 10 * second, Tokens: prompt(20), Salt: "y", Cached: 21, Known: true},
+		{At: 10 * second, Tokens: prompt(20), Salt: "z", Cached: -1, Known: true},
 		{At: 9 * second},
 	}, 16, 50)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Requests() != 3 || w.requests[0].prompt != 40 || w.requests[1].at != 2*second || w.requests[1].output != 100 || w.requests[0].output != 1 {
+	if w.Requests() != 5 || w.requests[0].prompt != 40 || w.requests[1].at != 2*second || w.requests[1].output != 100 || w.requests[0].output != 1 {
 		t.Errorf("%+v", w.requests)
 	}
 	if !slices.Equal(w.paths[0][:2], w.paths[1][:2]) || w.paths[1][0] == w.paths[2][0] || len(w.paths[0]) != 3 {
@@ -151,7 +153,7 @@ func TestFromLog(t *testing.T) {
 	if w.requests[0].session != w.requests[1].session || w.requests[2].session == w.requests[0].session {
 		t.Errorf("sessions of %+v", w.requests)
 	}
-	if w.Known != 2 || w.Unknown != 1 {
+	if w.Known != 2 || w.Unknown != 3 {
 		t.Errorf("%d with usage, %d without", w.Known, w.Unknown)
 	}
 	near(t, "measured", w.Measured, 32.0/110)
