@@ -20,6 +20,8 @@ type Policy struct {
 	// affinity says that an eligible candidate that a session went to before is
 	// the only one looked at.
 	affinity bool
+	// byNames says that it hashes what replicas are called.
+	byNames bool
 	// queue says that it reads the engines' queues and the usage of their caches.
 	queue bool
 	// infer adds what a layer of settings implies, finish what all of them do.
@@ -192,6 +194,7 @@ var policies = []Policy{
 		Sticks:   SessionAffinity,
 		Rule:     "the first worker clockwise from the routing key on a ring of workers",
 		settings: sglangConsistentSettings,
+		byNames:  true,
 		rank:     rankSGLangConsistent,
 		tell:     tellSGLangConsistent,
 		steps:    sglangConsistentSteps,
@@ -202,6 +205,7 @@ var policies = []Policy{
 		Sticks:   PrefixAffinity,
 		Rule:     "the first worker clockwise from the hash of the prompt's beginning, unless its load is far above the mean: then the least loaded",
 		settings: sglangPrefixSettings,
+		byNames:  true,
 		rank:     rankSGLangPrefix,
 		tell:     tellSGLangPrefix,
 		steps:    sglangPrefixSteps,
@@ -255,6 +259,7 @@ var policies = []Policy{
 		Rule:     "the next replica clockwise from the session on a hash ring; without a session, from a fresh key",
 		settings: rayHashSettings,
 		finish:   finishRayHash,
+		byNames:  true,
 		rank:     rankRayHash,
 		tell:     tellRayHash,
 		chances:  rayHashChances,
@@ -360,6 +365,7 @@ var policies = []Policy{
 		Rule:     "the session's place on a hash ring; without a session, the lowest QPS",
 		settings: stackSessionSettings,
 		memory:   newStackSession,
+		byNames:  true,
 		rank:     rankStackSession,
 		tell:     tellStackSession,
 		steps:    stackSessionSteps,
@@ -370,6 +376,10 @@ var policies = []Policy{
 // Remembers reports whether a router of the policy goes by what it remembers of
 // earlier prompts.
 func (p *Policy) Remembers() bool { return p.memory != nil && p.Sticks == PrefixAffinity }
+
+// HashesNames reports whether a rule hashes what replicas are called, so that it is
+// the router's own only where that calls them the same.
+func (p *Policy) HashesNames() bool { return p.byNames }
 
 // policyTypes are the names of policies in Dynamo's policy file.
 var policyTypes = map[string]string{
