@@ -272,6 +272,10 @@ func TestBlockSizes(t *testing.T) {
 	if a, err = Candidates(f, Query{Tokens: tokens(0, 22), Config: policy(t, "dynamo"), BlockSize: 8}); err != nil || a.BlockSize != 8 || a.Blocks != 2 {
 		t.Errorf("%+v, %v", a, err)
 	}
+	f = fleetOf(5, 5)
+	if a, err = Candidates(f, Query{Tokens: tokens(0, 22), Config: policy(t, "dynamo"), BlockSize: 8}); err != nil || !a.Unlike || a.Divergence != nil {
+		t.Errorf("no replica with blocks of that size: %+v, %v", a, err)
+	}
 	for name, empty := range map[string]Fleet{
 		"nobody": {Index: index.New(index.Options{}), Loads: NewLoads()},
 		"a replica that says nothing": {

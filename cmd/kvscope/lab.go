@@ -104,6 +104,7 @@ can be held against.`,
 	f.BoolVar(&l.seedRun, "seed-experiment", false, "run the reference experiment")
 	f.StringVar(&l.data, "data", "", "with --seed-experiment: folder whose seed/tokens.json is read (default the program's own copy)")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
+	cmd.MarkFlagsMutuallyExclusive("seed-experiment", "csv")
 	cmd.MarkFlagsMutuallyExclusive("workload", "trace", "requests", "seed-experiment")
 	return cmd
 }
