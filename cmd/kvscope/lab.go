@@ -105,6 +105,11 @@ can be held against.`,
 	f.StringVar(&l.data, "data", "", "with --seed-experiment: folder whose seed/tokens.json is read (default the program's own copy)")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
 	cmd.MarkFlagsMutuallyExclusive("seed-experiment", "csv")
+	for _, made := range []string{"requests-count", "concurrency"} { // of workloads by name alone
+		for _, read := range []string{"trace", "requests"} {
+			cmd.MarkFlagsMutuallyExclusive(made, read)
+		}
+	}
 	cmd.MarkFlagsMutuallyExclusive("workload", "trace", "requests", "seed-experiment")
 	return cmd
 }

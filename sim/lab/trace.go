@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -74,7 +75,11 @@ func ReadTrace(r io.Reader, name string, tokens, blockSize int) (*Workload, erro
 		}
 		var row traceRow
 		err := json.Unmarshal(lines.Bytes(), &row)
-		if err == nil {
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &wrong):
+			err = fmt.Errorf("%s is no value for %s", wrong.Value, cmp.Or(wrong.Field, "a request: give an object"))
+		case err == nil:
 			err = t.add(&row)
 		}
 		if damaged := lines.Err(); damaged != nil { // so the line is a part of one

@@ -65,7 +65,7 @@ func TestHostileTraces(t *testing.T) {
 	for text, want := range map[string]string{
 		``:         "it has no request",
 		`{`:        "line 1: unexpected end",
-		`[]`:       "line 1: json: cannot unmarshal array",
+		`[]`:       "line 1: array is no value for a request: give an object",
 		`{}`:       "line 1: an input_length of 0",
 		"\n{}":     "line 2: an input_length of 0",
 		"\x1f\x8b": "trace x: ",
@@ -78,7 +78,7 @@ func TestHostileTraces(t *testing.T) {
 		`{"timestamp":1,"delay":1,"input_length":10,"hash_ids":[1]}`:                                     "either timestamp or delay",
 		`{"timestamp":-1,"input_length":10,"output_length":1,"hash_ids":[1]}`:                            "a time of -1 ms",
 		`{"timestamp":1e300,"input_length":10,"output_length":1,"hash_ids":[1]}`:                         "a time of 1e+300 ms",
-		`{"timestamp":0,"input_length":10,"output_length":1,"hash_ids":[1e40]}`:                          "line 1: json: cannot unmarshal number",
+		`{"timestamp":0,"input_length":10,"output_length":1,"hash_ids":[1e40]}`:                          "line 1: number 1e40 is no value for hash_ids",
 		strings.Repeat("{\"delay\":34e9,\"input_length\":10,\"output_length\":1,\"hash_ids\":[1]}\n", 3): "line 2: it comes later than 400 days",
 		strings.Repeat(" ", maxTraceLine+1) + "{":                                                        "line 1: bufio.Scanner: token too long",
 	} {
