@@ -123,12 +123,12 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	}
 	var says, then, next []string
 	if d.Stale > 0 {
-		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %d", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), d.Router))
+		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %s", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), wire.Grouped(d.Router)))
 		then = append(then, fmt.Sprintf("no prompt would be sent there for %s", count(uint64(d.Stale), "block")))
 		next = append(next, "have it read this replica's state anew (Dynamo does when the worker comes back or the router restarts)")
 	}
 	if d.Missing > 0 {
-		says = append(says, fmt.Sprintf("lacks %s that it has, %s of %d", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), d.Ours))
+		says = append(says, fmt.Sprintf("lacks %s that it has, %s of %s", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), wire.Grouped(d.Ours)))
 		then = append(then, fmt.Sprintf("prompts would find %s more", count(uint64(d.Missing), "block")))
 		next = append(next, "see that it hears this replica's events from the first on: kvscope doctor, its own listener's status, and its log")
 	}
@@ -136,7 +136,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	f.Counterfactual = "with a true index " + strings.Join(then, ", and ")
 	f.Next = strings.Join(next, "; ")
 	if d.Passing > 0 {
-		f.Title += fmt.Sprintf("; %d more differed in one of two looks, as events on their way do", d.Passing)
+		f.Title += fmt.Sprintf("; %s more differed in one of two looks, as events on their way do", wire.Grouped(d.Passing))
 	}
 	switch {
 	case !r.Trust.Exact():
@@ -145,7 +145,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 		f.Next = "first make our side sure: see the findings on " + wire.Printable(string(r.Replica)) + "'s stream; then " + f.Next
 	case 2*d.Keyed > d.Missing+d.Stale:
 		f.Severity = Info
-		f.Title += fmt.Sprintf("; %d are of prompts with an adapter or a cache salt, which the router may name otherwise", d.Keyed)
+		f.Title += fmt.Sprintf("; %s are of prompts with an adapter or a cache salt, which the router may name otherwise", wire.Grouped(d.Keyed))
 	case float64(d.Stale+d.Missing) < divergedShare*float64(max(d.Router, d.Ours)):
 		f.Severity = Info
 	}
@@ -155,7 +155,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 // why says what is proved of where the difference comes from.
 func (d *Divergence) why(r *Replica, b *Belief) (out string) {
 	if d.Gone > 0 {
-		out = fmt.Sprintf("; %d of the former were removed here", d.Gone)
+		out = fmt.Sprintf("; %s of the former were removed here", wire.Grouped(d.Gone))
 		if r.Restarts > 0 {
 			out += fmt.Sprintf(", and the replica restarted (%s)", count(uint64(r.Restarts), "time"))
 		} else if r.Index.Cleared > 0 {
@@ -185,10 +185,10 @@ func (d *Decided) finding() (Finding, bool) {
 	f.Effect.Blocks = p(d.MoreBlocks + d.FewerBlocks)
 	var says []string
 	if d.More > 0 {
-		says = append(says, fmt.Sprintf("%d took %s more for cached than it had", d.More, count(uint64(d.MoreBlocks), "block")))
+		says = append(says, fmt.Sprintf("%s took %s more for cached than it had", wire.Grouped(d.More), count(uint64(d.MoreBlocks), "block")))
 	}
 	if d.Fewer > 0 {
-		says = append(says, fmt.Sprintf("%d took %s fewer", d.Fewer, count(uint64(d.FewerBlocks), "block")))
+		says = append(says, fmt.Sprintf("%s took %s fewer", wire.Grouped(d.Fewer), count(uint64(d.FewerBlocks), "block")))
 	}
 	f.Title = fmt.Sprintf("of the router's %s to send a prompt there, %s", count(uint64(d.Rows), "decision"), strings.Join(says, ", and "))
 	f.Counterfactual = fmt.Sprintf("with a true index %s would have gone by what the replica has", count(uint64(differ), "decision"))
