@@ -135,6 +135,10 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	f.Title = "the router " + strings.Join(says, ", and ") + d.why(r, b)
 	f.Counterfactual = "with a true index " + strings.Join(then, ", and ")
 	f.Next = strings.Join(next, "; ")
+	if d.Router > 0 && d.Ours > 0 && d.Both+d.Gone+d.Passing == 0 {
+		f.Title += "; no block is the same on both sides"
+		f.Next = "first see that both are of one fleet, time and model, and the recording not redacted: otherwise nothing can be the same; then " + f.Next
+	}
 	if d.Passing > 0 {
 		f.Title += fmt.Sprintf("; %s more differed in one of two looks, as events on their way do", wire.Grouped(d.Passing))
 	}

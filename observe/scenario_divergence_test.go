@@ -2,6 +2,7 @@ package observe
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvscope/kvscope/blockhash"
@@ -64,6 +65,22 @@ var divergenceScenarios = []scenario{
 		code: "router-divergence", name: "stores that the router did not hear of", belief: believed(r1),
 		fault: fortyThen(stored(uint64(40), 41, 20)), twin: fortyThen(stored(uint64(40), 41, 20), removed(records60()...)),
 		want: titled(diagnose.Warning, "the router lacks 20 blocks that it has, 33 % of 60"),
+	},
+	{
+		code: "router-divergence", name: "an index that holds nothing", belief: &Belief{Source: "dump"},
+		fault: fortyThen(), twin: fortyThen(cleared()),
+		want: titled(diagnose.Warning, "the router lacks 40 blocks that it has, 100 % of 40"),
+	},
+	{
+		code: "router-divergence", name: "an index of something else",
+		belief: &Belief{Source: "dump", Held: []Held{{Replica: r1, BlockSize: 4, Blocks: [wire.NumTiers][]uint64{slices.Sorted(slices.Values(sequenceOf(1000, 40)))}}}},
+		fault:  fortyThen(), twin: fortyThen(cleared(), stored(nil, 1000, 40)),
+		want: func(t *testing.T, f *diagnose.Finding) {
+			titled(diagnose.Warning, "counts 40 blocks", "lacks 40 blocks", "; no block is the same on both sides")(t, f)
+			if !strings.HasPrefix(f.Next, "first see that both are of one fleet, time and model, and the recording not redacted: ") {
+				t.Errorf("next: %s", f.Next)
+			}
+		},
 	},
 	{
 		code: "router-divergence", name: "another block size",
