@@ -333,5 +333,9 @@ func ghostAudit(v View) []Finding {
 		f.Title = fmt.Sprintf("%s of %s requests reused more tokens than the index knew of, by %s in sum", wire.Grouped(n), wire.Grouped(of), wire.Grouped(*f.Effect.Tokens))
 		f.Counterfactual = "with all stores seen the index would have promised what the engine reused"
 		f.Next = "kvscope audit lists the requests; look for stores that never came, and for tiers and adapters that the engine does not announce"
+		if v.Audit.Funnel.Somewhere == 0 {
+			f.Title += "; no token of any request is known here"
+			f.Next = sameFleet + f.Next
+		}
 	})
 }

@@ -62,6 +62,10 @@ const (
 	divergedRows = 4
 )
 
+// sameFleet comes first where a recording and what it is held against have nothing in
+// common.
+const sameFleet = "first see that both are of one fleet, time and model, and the recording not redacted: otherwise nothing can be the same; then "
+
 // routerDivergence gives at most one finding for a replica's blocks and one for its
 // decisions.
 func routerDivergence(v View) []Finding {
@@ -137,7 +141,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	f.Next = strings.Join(next, "; ")
 	if d.Router > 0 && d.Ours > 0 && d.Both+d.Gone+d.Passing == 0 {
 		f.Title += "; no block is the same on both sides"
-		f.Next = "first see that both are of one fleet, time and model, and the recording not redacted: otherwise nothing can be the same; then " + f.Next
+		f.Next = sameFleet + f.Next
 	}
 	if d.Passing > 0 {
 		f.Title += fmt.Sprintf("; %s more differed in one of two looks, as events on their way do", wire.Grouped(d.Passing))
