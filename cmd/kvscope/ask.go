@@ -174,8 +174,11 @@ func (k *asking) router(ctx context.Context, at string) (remote.Answer, *explain
 func (k *asking) reads(theirs []wire.Token) string {
 	said := fmt.Sprintf("it reads the chat as %s, here it is %d", wire.Counted(len(theirs), "token"), len(k.about.prompt.Tokens))
 	m, differs := explain.Mismatched(k.about.request, k.about.prompt, theirs, k.about.speech())
-	if !differs {
+	switch {
+	case !differs && len(theirs) == len(k.about.prompt.Tokens):
 		return said + ", and none differs"
+	case !differs:
+		return said + ", and the shorter is how the longer begins"
 	}
 	return fmt.Sprintf("%s, and they differ from token %d on (%s): %s", said, m.Token, m.Kind, m.Line("in the router"))
 }
