@@ -141,7 +141,7 @@ func prefixCachingOff(v View, _ Memory) []Finding {
 	return out
 }
 
-const startEvents = "start the engine with --kv-events-config '{\"enable_kv_cache_events\": true}' (SGLang takes --kv-events-config too), and check the port and topic that kvscope listens to"
+const startEvents = "start the engine with --kv-events-config '{\"enable_kv_cache_events\":true}' (SGLang takes --kv-events-config too), and check the port and topic that kvscope listens to"
 
 func eventsOff(v View, m Memory) []Finding {
 	s := m.(serving)
