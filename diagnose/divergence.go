@@ -89,8 +89,12 @@ func routerDivergence(v View) []Finding {
 	if n := len(v.Belief.Strangers); n > 0 {
 		f := Finding{Severity: Info, Subject: "fleet", Since: v.Belief.At, about: "strangers"}
 		f.Effect.Blocks = p(v.Belief.StrangeBlocks)
-		f.Title = fmt.Sprintf("the router counts %s for %s that is none observed here: %s",
-			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), shownNames(v.Belief.Strangers))
+		verb := "are"
+		if n == 1 {
+			verb = "is"
+		}
+		f.Title = fmt.Sprintf("the router counts %s for %s that %s not observed here: %s",
+			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), verb, shownNames(v.Belief.Strangers))
 		f.Counterfactual = "if they are gone, prompts go by what nobody has"
 		f.Next = "say with --map what they are called here, observe them too, or have the router forget them"
 		out = append(out, f)
@@ -129,12 +133,12 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	if d.Stale > 0 {
 		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %s", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), wire.Grouped(d.Router)))
 		then = append(then, fmt.Sprintf("no prompt would be sent there for %s", count(uint64(d.Stale), "block")))
-		next = append(next, "have it read this replica's state anew (Dynamo does when the worker comes back or the router restarts)")
+		next = append(next, "have the router read this replica's state anew (Dynamo does when the worker comes back or the router restarts)")
 	}
 	if d.Missing > 0 {
-		says = append(says, fmt.Sprintf("lacks %s that it has, %s of %s", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), wire.Grouped(d.Ours)))
+		says = append(says, fmt.Sprintf("lacks %s that the replica has, %s of %s", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), wire.Grouped(d.Ours)))
 		then = append(then, fmt.Sprintf("prompts would find %s more", count(uint64(d.Missing), "block")))
-		next = append(next, "see that it hears this replica's events from the first on: kvscope doctor, its own listener's status, and its log")
+		next = append(next, "see that the router hears this replica's events from the first on: kvscope doctor, the status of its own listener, and its log")
 	}
 	f.Title = "the router " + strings.Join(says, ", and ") + d.why(r, b)
 	f.Counterfactual = "with a true index " + strings.Join(then, ", and ")

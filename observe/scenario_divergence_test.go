@@ -59,17 +59,17 @@ var divergenceScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record {
 			return append(fortyThen()(t), frame(t, 20, r1, 0, stored(nil, 1, 40)))
 		},
-		want: titled(diagnose.Warning, "counts 40 blocks", "100 % of its 40", "lacks 5 blocks that it has, 100 % of 5", "the replica restarted (1 time)"),
+		want: titled(diagnose.Warning, "counts 40 blocks", "100 % of its 40", "lacks 5 blocks that the replica has, 100 % of 5", "the replica restarted (1 time)"),
 	},
 	{
 		code: "router-divergence", name: "stores that the router did not hear of", belief: believed(r1),
 		fault: fortyThen(stored(uint64(40), 41, 20)), twin: fortyThen(stored(uint64(40), 41, 20), removed(records60()...)),
-		want: titled(diagnose.Warning, "the router lacks 20 blocks that it has, 33 % of 60"),
+		want: titled(diagnose.Warning, "the router lacks 20 blocks that the replica has, 33 % of 60"),
 	},
 	{
 		code: "router-divergence", name: "an index that holds nothing", belief: &Belief{Source: "dump"},
 		fault: fortyThen(), twin: fortyThen(cleared()),
-		want: titled(diagnose.Warning, "the router lacks 40 blocks that it has, 100 % of 40"),
+		want: titled(diagnose.Warning, "the router lacks 40 blocks that the replica has, 100 % of 40"),
 	},
 	{
 		code: "router-divergence", name: "an index of something else",
@@ -149,7 +149,7 @@ func TestDivergenceDoubt(t *testing.T) {
 	if len(found) != 2 {
 		t.Fatalf("found %s", inWords(found))
 	}
-	titled(diagnose.Warning, "lacks 20 blocks that it has, 100 % of 20")(t, &found[0])
+	titled(diagnose.Warning, "lacks 20 blocks that the replica has, 100 % of 20")(t, &found[0])
 	titled(diagnose.Info, "counts 20 blocks", "our own side is in doubt (DEGRADED(late-join))")(t, &found[1])
 	if err := o.Believe(Belief{Source: "dump", Held: []Held{{Replica: "7/0"}}}); err == nil || len(divergence(o)) != 2 {
 		t.Errorf("error %v: none of its replicas is ours", err)
