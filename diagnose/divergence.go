@@ -94,7 +94,7 @@ func routerDivergence(v View) []Finding {
 			verb = "is"
 		}
 		f.Title = fmt.Sprintf("the router counts %s for %s that %s not observed here: %s",
-			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), verb, shownNames(v.Belief.Strangers))
+			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), verb, some(v.Belief.Strangers))
 		f.Counterfactual = "if they are gone, prompts go by what nobody has"
 		f.Next = "say with --map what they are called here, observe them too, or have the router forget them"
 		out = append(out, f)
@@ -206,17 +206,4 @@ func (d *Decided) finding() (Finding, bool) {
 	f.Counterfactual = fmt.Sprintf("with a true index %s would have gone by what the replica has", count(uint64(differ), "decision"))
 	f.Next = "compare its whole index: --ask-indexer URL, or --router-dump FILE with a recording"
 	return f, true
-}
-
-// shownNames lists a few names.
-func shownNames(all []wire.Replica) string {
-	const most = 3
-	var out []string
-	for _, r := range all[:min(len(all), most)] {
-		out = append(out, wire.Printable(string(r)))
-	}
-	if more := len(all) - most; more > 0 {
-		out = append(out, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(out, ", ")
 }
