@@ -166,7 +166,8 @@ func (f *plateau) finding(n, all, stored int) Finding {
 		Counterfactual: "no router can reach more: what stands behind is new in each of them",
 		Next:           "to reach more, put what stays the same before what changes, as far as it is the same",
 	}
-	if float64(f.near) >= plateauNearly*float64(f.requests) && f.common > 0 {
+	// Where the whole block is the same, something else than tokens tells them apart.
+	if float64(f.near) >= plateauNearly*float64(f.requests) && f.common > 0 && f.common < len(f.next) {
 		out.Title += fmt.Sprintf("; %s more tokens are the same, but end inside a block of %d", wire.Grouped(f.common), f.size)
 		out.Counterfactual = fmt.Sprintf("with smaller blocks, up to %s more of each would be reused", count(uint64(f.common), "token"))
 		out.Next = fmt.Sprintf("try a smaller block size, or lengthen what stays the same by %s, to the end of a block", count(uint64(f.size-f.common), "token"))
