@@ -114,6 +114,9 @@ func (m *misspelled) finding(f Finding, compared, size int) Finding {
 		gain = fmt.Sprintf("%s of such prompts, now unknown to whoever renders as here, would be found where they are cached", count(uint64(m.blocks), "block"))
 		f.Evidence.Block = p(m.first / size)
 		f.Effect = Effect{Blocks: p(m.blocks), Tokens: p(m.blocks * size)}
+		if m.blocks == 0 { // in the block begun, which no cache has
+			f.Severity, cost, gain = Info, "; no full block of theirs is lost by it", "nothing more would be found"
+		}
 	}
 	f.Title = fmt.Sprintf("%s of %s requests are other tokens here than in the engine, from %s on: %s%s", wire.Grouped(m.requests), wire.Grouped(compared), where, m.Line("in the engine"), cost)
 	f.Counterfactual = "with the engine's tokens " + gain
