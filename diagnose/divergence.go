@@ -50,6 +50,8 @@ type Decided struct {
 	// Rows were compared. In More of them the router took more blocks for cached than
 	// the replica had, MoreBlocks in all, and in Fewer fewer.
 	Rows, More, MoreBlocks, Fewer, FewerBlocks int
+	// Met counts those of whose prompt the replica had any block.
+	Met int
 	// Since is the time of the first that differs.
 	Since wire.Time
 }
@@ -200,10 +202,14 @@ func (d *Decided) finding() (Finding, bool) {
 		says = append(says, fmt.Sprintf("%s took %s more for cached than it had", wire.Grouped(d.More), count(uint64(d.MoreBlocks), "block")))
 	}
 	if d.Fewer > 0 {
-		says = append(says, fmt.Sprintf("%s took %s fewer", wire.Grouped(d.Fewer), count(uint64(d.FewerBlocks), "block")))
+		says = append(says, fmt.Sprintf("%s took %s fewer than it had", wire.Grouped(d.Fewer), count(uint64(d.FewerBlocks), "block")))
 	}
 	f.Title = fmt.Sprintf("of the router's %s to send a prompt there, %s", count(uint64(d.Rows), "decision"), strings.Join(says, ", and "))
 	f.Counterfactual = fmt.Sprintf("with a true index %s would have gone by what the replica has", count(uint64(differ), "decision"))
 	f.Next = "compare its whole index: --ask-indexer URL, or --router-dump FILE with a recording"
+	if d.Met == 0 {
+		f.Title += "; it had no block of any of these prompts"
+		f.Next = sameFleet + f.Next
+	}
 	return f, true
 }

@@ -27,10 +27,11 @@ func believed(name wire.Replica) *Belief {
 	}}
 }
 
-// chosen are decisions by which r1 has blocks 1 to 40, a second apart from a time on.
-func chosen(from, n int) (out []Decision) {
+// chosen are decisions by which r1 has 40 blocks from the first on, a second apart from a
+// time on.
+func chosen(from, n int, first uint64) (out []Decision) {
 	for i := range n {
-		out = append(out, Decision{At: wire.Time(from+i) * 1e9, Replica: r1, Blocks: sequenceOf(1, 50), BlockSize: 4, Overlap: 40})
+		out = append(out, Decision{At: wire.Time(from+i) * 1e9, Replica: r1, Blocks: sequenceOf(first, 50), BlockSize: 4, Overlap: 40})
 	}
 	return out
 }
@@ -90,9 +91,19 @@ var divergenceScenarios = []scenario{
 		want:   titled(diagnose.Warning, "the router's index has blocks of 16 tokens, the replica of 4"),
 	},
 	{
-		code: "router-divergence", name: "decisions by what was cleared", decisions: chosen(5, 4),
+		code: "router-divergence", name: "decisions by what was cleared", decisions: chosen(5, 4, 1),
 		fault: fortyThen(cleared(), stored(nil, 1, 10)), twin: fortyThen(),
 		want: titled(diagnose.Warning, "of the router's 4 decisions to send a prompt there, 4 took 120 blocks more for cached than it had"),
+	},
+	{
+		code: "router-divergence", name: "decisions about something else", decisions: chosen(5, 4, 1000),
+		fault: fortyThen(), twin: fortyThen(cleared(), stored(nil, 1000, 40)),
+		want: func(t *testing.T, f *diagnose.Finding) {
+			titled(diagnose.Warning, "4 took 160 blocks more for cached than it had; it had no block of any of these prompts")(t, f)
+			if !strings.HasPrefix(f.Next, "first see that both are of one fleet, time and model") {
+				t.Errorf("next: %s", f.Next)
+			}
+		},
 	},
 }
 
