@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kvscope/kvscope/stream"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -128,6 +129,12 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 		return f, false
 	}
 	f.Effect.Blocks = p(d.Stale + d.Missing)
+	if r.Trust.Word == stream.Blind && d.Ours == 0 {
+		f.Severity = Info
+		f.Title = fmt.Sprintf("the router counts %s here, and nothing is known that they could be held against: %s", count(uint64(d.Router), "block"), r.Trust)
+		f.Next = "listen from the replica's first event on (--replay=full where it has a replay socket), or until it has cleared its cache"
+		return f, true
+	}
 	if size > 0 {
 		f.Effect.Tokens = p((d.Stale + d.Missing) * size)
 	}
@@ -135,7 +142,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	if d.Stale > 0 {
 		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %s", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), wire.Grouped(d.Router)))
 		then = append(then, fmt.Sprintf("no prompt would be sent there for %s", count(uint64(d.Stale), "block")))
-		next = append(next, "have the router read this replica's state anew (Dynamo does when the worker comes back or the router restarts)")
+		next = append(next, "have the router read this replica's state anew (Dynamo does when the worker is registered anew or the router restarts)")
 	}
 	if d.Missing > 0 {
 		says = append(says, fmt.Sprintf("lacks %s that the replica has, %s of %s", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), wire.Grouped(d.Ours)))

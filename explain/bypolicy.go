@@ -14,6 +14,9 @@ type ByPolicy struct {
 	// Guessed says that the router goes by what it remembers of earlier prompts, which
 	// nobody can read from outside: what the replicas hold stands in for it.
 	Guessed bool
+	// ByNames says that the router hashes what replicas are called: the answer holds
+	// where it calls them as they are called here.
+	ByNames bool
 	// Choice are all that can be chosen, the likeliest first, and Chances theirs;
 	// nobody where none is eligible.
 	Choice  []wire.Replica
@@ -38,7 +41,7 @@ func (a *Answer) others(configs []*route.Config) error {
 		}
 		p := cfg.Policy()
 		by := ByPolicy{
-			Policy: p.Name, System: p.System, Sticks: p.Sticks, Guessed: p.Remembers(),
+			Policy: p.Name, System: p.System, Sticks: p.Sticks, Guessed: p.Remembers(), ByNames: p.HashesNames(),
 			Choice: d.Names(d.Choice), Why: d.Why(), Trace: d.Trace,
 		}
 		for _, at := range d.Choice {

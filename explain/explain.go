@@ -86,7 +86,11 @@ type Answer struct {
 	// Cancels names the terms that are equal for all and decide nothing.
 	Cancels []string
 	Flips   []route.Flip
-	// Divergence is nil where all full blocks are stored as one chain.
+	// Unlike says that no candidate has blocks of the router's size, so that none of
+	// the prompt's can be found.
+	Unlike bool
+	// Divergence is nil where all full blocks are stored as one chain, and where all
+	// are Unlike.
 	Divergence *Divergence
 	// Notes are what else to know.
 	Notes []string
@@ -207,10 +211,12 @@ func Candidates(f Fleet, q Query) (*Answer, error) {
 		return nil, err
 	}
 	at := slices.IndexFunc(cands, func(c candidate) bool { return c.usable })
-	if part, ok := f.Index.Part(cands[at].replica.Name, asked); ok {
+	if a.Unlike = at < 0; !a.Unlike {
 		name, size := cands[at].replica.Name, cands[at].stats.BlockSize
-		chains := f.Index.Alongside(name, asked, part, maxChains, a.Blocks-part.Block+beyondAsked)
-		a.Divergence = &Divergence{Parting: part, Lost: a.Blocks - part.Block, chains: chains, size: size}
+		if part, ok := f.Index.Part(name, asked); ok {
+			chains := f.Index.Alongside(name, asked, part, maxChains, a.Blocks-part.Block+beyondAsked)
+			a.Divergence = &Divergence{Parting: part, Lost: a.Blocks - part.Block, chains: chains, size: size}
+		}
 	}
 	a.note(cands, q)
 	return a, nil

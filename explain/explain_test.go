@@ -93,6 +93,49 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
+// TestQueues: llm-d's rule sees the engines' queues and the usage of their caches,
+// and says whose are not known. r0 holds all 5 blocks: 2*5/5 + (1 - 0.75) + 0, r1
+// 2 of them: 2*2/5 + (1 - 0.25) + 1.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	f := fleetOf(5, 2, 0)
+	f.Replicas[0].Load = wire.Load{Known: true, At: 99 * second, Running: 2, Waiting: 4, KVUsage: 0.75}
+	f.Replicas[1].Load = wire.Load{Known: true, At: 99 * second, KVUsage: 0.25}
+	page := &Page{Workers: []WorkerLoad{{"r2", 40, 1, 1}}}
+	ask := func(policy *route.Config, edits ...Edit) []string {
+		a, err := Candidates(f, Query{Tokens: tokens(0, 22), Config: policy, Page: page, Edits: edits})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, c := range a.Candidates {
+			out = append(out, fmt.Sprintf("%s %.4g without %s", c.Replica, c.Cost, strings.Join(c.Load.Missing, " ")))
+		}
+		return out
+	}
+	const engines = "active_prefill_tokens active_decode_blocks"
+	for name, tt := range map[string]struct {
+		got, want []string
+	}{
+		"llm-d": {
+			ask(policy(t, "llm-d-precise")),
+			[]string{"r1 -2.55 without " + engines, "r0 -2.25 without " + engines, "r2 -2 without waiting_requests kv_cache_usage"},
+		},
+		"by hand": {
+			ask(policy(t, "llm-d-precise"), Edit{"r0:waiting_requests", "0"}, Edit{"r2:kv_cache_usage", "0.5"}),
+			[]string{"r0 -3.25 without " + engines, "r1 -2.55 without " + engines, "r2 -1.5 without waiting_requests"},
+		},
+		"another rule": {
+			ask(policy(t, "least-loaded")),
+			[]string{"r1 0 without " + engines, "r2 1 without ", "r0 6 without " + engines},
+		},
+	} {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, tt.got, tt.want)
+		}
+	}
+}
+
 // TestCap: the last token is computed in any case, which the router does not know.
 func TestCap(t *testing.T) {
 	t.Parallel()
@@ -228,6 +271,10 @@ func TestBlockSizes(t *testing.T) {
 	}
 	if a, err = Candidates(f, Query{Tokens: tokens(0, 22), Config: policy(t, "dynamo"), BlockSize: 8}); err != nil || a.BlockSize != 8 || a.Blocks != 2 {
 		t.Errorf("%+v, %v", a, err)
+	}
+	f = fleetOf(5, 5)
+	if a, err = Candidates(f, Query{Tokens: tokens(0, 22), Config: policy(t, "dynamo"), BlockSize: 8}); err != nil || !a.Unlike || a.Divergence != nil {
+		t.Errorf("no replica with blocks of that size: %+v, %v", a, err)
 	}
 	for name, empty := range map[string]Fleet{
 		"nobody": {Index: index.New(index.Options{}), Loads: NewLoads()},

@@ -465,10 +465,19 @@ var telling = map[diff.Class]string{
 	diff.JSONSpacing: "JSON with other white space", diff.ThinkBlock: "a think block",
 }
 
+// written are the parts of ours that a template makes of more than texts.
+var written = map[prompt.Kind]string{prompt.Tools: "where tools are declared", prompt.Call: "in a tool call"}
+
 func (p *pair) class() string {
-	d, err := diff.Compare(p.ours, p.b, diff.Options{BlockSize: 1})
-	if err != nil || len(d.Spans) == 0 {
+	if d, err := diff.Compare(p.ours, p.b, diff.Options{BlockSize: 1}); err == nil && len(d.Spans) > 0 && telling[d.Spans[0].Class] != "" {
+		return telling[d.Spans[0].Class]
+	}
+	if p.ours.Spans == nil {
 		return ""
 	}
-	return telling[d.Spans[0].Class]
+	at := p.ours.PartAt(p.ours.Spans[p.n].Start)
+	if at < 0 {
+		return ""
+	}
+	return written[p.ours.Parts[at].Kind]
 }

@@ -14,6 +14,8 @@ type Belief struct {
 	// Source is the file or address that it came from.
 	Source string
 	Held   []Held
+	// First says that another look follows, and nothing is told of this one.
+	First bool
 }
 
 // Held is what it says of one replica.
@@ -80,10 +82,13 @@ func (o *Observer) Believe(b Belief) error {
 		out.Rows = append(out.Rows, d.Divergence)
 	}
 	slices.SortFunc(out.Rows, func(a, b diagnose.Divergence) int { return compareNames(a.Replica, b.Replica) })
+	if o.differed = rows; b.First {
+		return nil
+	}
 	if o.belief != nil {
 		out.Decided = o.belief.Decided
 	}
-	o.belief, o.differed = &out, rows
+	o.belief = &out
 	return nil
 }
 
@@ -110,6 +115,8 @@ func (o *Observer) beliefRows(b *Belief) (map[wire.Replica]*difference, diagnose
 		d.held = append(d.held, h.Blocks)
 		d.BlockSize, d.Unplaced, d.Router = h.BlockSize, d.Unplaced+h.Unplaced, d.Router+n
 	}
+	slices.Sort(out.Strangers)
+	out.Strangers = slices.Compact(out.Strangers) // one can be in several groups
 	return rows, out
 }
 

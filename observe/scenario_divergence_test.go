@@ -122,6 +122,12 @@ func TestDivergenceTwoLooks(t *testing.T) {
 	for _, rec := range fortyThen()(t) {
 		o.Push(rec)
 	}
+	first := believed(r1)
+	first.First = true
+	if err := o.Believe(*first); err != nil || o.Snapshot().Belief != nil {
+		t.Errorf("error %v: one of two looks is told", err)
+	}
+	o.differed = nil
 	look := func(seqs []uint64, stale, missing, passing int) {
 		t.Helper()
 		b := believed(r1)
@@ -164,5 +170,24 @@ func TestDivergenceDoubt(t *testing.T) {
 	titled(diagnose.Info, "counts 20 blocks", "our own side is in doubt (DEGRADED(late-join))")(t, &found[1])
 	if err := o.Believe(Belief{Source: "dump", Held: []Held{{Replica: "7/0"}}}); err == nil || len(divergence(o)) != 2 {
 		t.Errorf("error %v: none of its replicas is ours", err)
+	}
+}
+
+// TestDivergenceBlind: where nothing was heard of a replica, nothing is said of who is
+// right.
+func TestDivergenceBlind(t *testing.T) {
+	t.Parallel()
+	o := New(Options{})
+	o.Push(link(1, r1, wire.LinkUp, ""))
+	if err := o.Believe(*believed(r1)); err != nil {
+		t.Fatal(err)
+	}
+	found := divergence(o)
+	if len(found) != 1 {
+		t.Fatalf("found %s", inWords(found))
+	}
+	titled(diagnose.Info, "the router counts 40 blocks here, and nothing is known that they could be held against: BLIND(no-events)")(t, &found[0])
+	if !strings.Contains(found[0].Next, "--replay=full") {
+		t.Error(found[0].Next)
 	}
 }

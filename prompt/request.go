@@ -292,7 +292,7 @@ func (r *Request) read(o object, path string) error {
 			return err
 		}
 		if r.Tools != nil && body.text("tool_choice") == "none" {
-			r.note("tool_choice is none: with --exclude-tools-when-tool-choice-none vLLM leaves the tools out, which is not done here")
+			r.note("tool_choice is none: Dynamo's frontend leaves the tools out, and vLLM does with --exclude-tools-when-tool-choice-none; here they are rendered")
 		}
 	}
 	if ids == nil {
@@ -312,7 +312,7 @@ var asides = []struct{ field, note string }{
 	{"truncate_prompt_tokens", "truncate_prompt_tokens is not applied: the engine may cut the prompt"},
 	{"prompt_logprobs", "with prompt_logprobs vLLM does not read the prefix cache for this request"},
 	{"mm_processor_kwargs", "mm_processor_kwargs are not applied"},
-	{"thinking", "vLLM does not hand thinking to the template; chat_template_kwargs are"},
+	{"thinking", "thinking is not handed to the template, as vLLM does not; Dynamo's frontend makes enable_thinking of it"},
 	{"suffix", "suffix is left out: vLLM does not take it"},
 	{"kv_transfer_params", "kv_transfer_params are not applied"},
 }
@@ -325,9 +325,14 @@ func (r *Request) common(o object) error {
 	r.Model, r.Salt = o.text("model"), o.text("cache_salt")
 	r.LoRA = o.text("lora_path") // SGLang; vLLM's adapters are names of models
 	r.Template = o.text("chat_template")
-	kwargs, err := readKwargs(o.get("chat_template_kwargs"))
+	at := "chat_template_kwargs"
+	if !o.has(at) && o.has("chat_template_args") {
+		at = "chat_template_args"
+		r.note("chat_template_args is what Dynamo calls chat_template_kwargs: other servers leave it unread")
+	}
+	kwargs, err := readKwargs(o.get(at))
 	if err != nil {
-		return fmt.Errorf("chat_template_kwargs %w", err)
+		return fmt.Errorf("%s %w", at, err)
 	}
 	r.kwargs = kwargs
 	if documents := o.get("documents"); isList(documents) {

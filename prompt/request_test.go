@@ -113,6 +113,10 @@ func TestParseFields(t *testing.T) {
 		!strings.Contains(got, "prompt_logprobs") || !strings.Contains(got, "tool_choice") {
 		t.Errorf("notes %s", got)
 	}
+	r = parse(t, `{"messages": [{"role": "user", "content": "Hi"}], "chat_template_args": {"enable_thinking": false}}`)
+	if got := string(r.kwargs.encode()); got != `{"enable_thinking":false}` || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "Dynamo") {
+		t.Errorf("kwargs %s, notes %q", got, r.Notes)
+	}
 	r = parse(t, `{"messages": [{"role": "user", "content": "Hi"}], "reasoning_effort": "none", "lora_path": "a"}`)
 	if got := string(r.kwargs.encode()); got != `{"reasoning_effort":"none","enable_thinking":false}` || r.LoRA != "a" {
 		t.Errorf("kwargs %s, LoRA %s", got, r.LoRA)
@@ -268,6 +272,7 @@ func TestParseErrors(t *testing.T) {
 		{"both endings", `{"messages": [{"role": "user", "content": "a"}], "continue_final_message": true}`, "needs add_generation_prompt to be false"},
 		{"earlier turns", `{"input": "Hi", "previous_response_id": "SECRET"}`, "give the whole conversation"},
 		{"arguments", `{"prompt": "a", "chat_template_kwargs": ["SECRET"]}`, "chat_template_kwargs is a list, not an object"},
+		{"arguments by Dynamo's name", `{"prompt": "a", "chat_template_args": "SECRET"}`, "chat_template_args is a string, not an object"},
 		{"many arguments", `{"prompt": "a", "chat_template_kwargs": {` + strings.Repeat(`"a":1,`, 3) + many(300) + `}}`, "more than 256 fields"},
 		{"an argument that is none", `{"prompt": "a", "chat_template_kwargs": {"messages": "SECRET"}}`, "holds messages, which is no argument"},
 		{"an unknown item", `{"input": [{"type": "SECRET"}]}`, "input[0] is neither a message"},

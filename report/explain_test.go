@@ -95,6 +95,11 @@ func TestExplainText(t *testing.T) {
 	if got := show(decided(t, 2, explain.Edit{Key: "router_temperature", Value: "1"}), ""); !strings.HasPrefix(got, "It is drawn, most likely to go to r00?[31m, before r01?[31m by ") {
 		t.Error(got)
 	}
+	unlike := decided(t, 2)
+	unlike.Unlike, unlike.Divergence = true, nil
+	if got := show(unlike, ""); !strings.Contains(got, "No candidate has blocks of 16 tokens") || strings.Contains(got, "stored as one chain") {
+		t.Error(got)
+	}
 	out := decided(t, 2)
 	for i := range out.Candidates {
 		out.Candidates[i].Scored = route.Scored{Replica: out.Candidates[i].Replica, Out: "overloaded"}

@@ -42,7 +42,8 @@ type jsonExplain struct {
 // jsonByPolicy is where one policy would send the prompt: choice as above with the
 // probabilities of each, recomputed_tokens those that are expected to be computed
 // anew, null where nobody is eligible. It is guessed where the router goes by what it
-// remembers, for which what the replicas hold stands in.
+// remembers, for which what the replicas hold stands in, and by_names where the router
+// hashes what replicas are called.
 type jsonByPolicy struct {
 	Policy     string         `json:"policy"`
 	System     string         `json:"system"`
@@ -50,6 +51,7 @@ type jsonByPolicy struct {
 	Choice     []wire.Replica `json:"choice"`
 	Chances    []float64      `json:"probabilities"`
 	Guessed    bool           `json:"guessed"`
+	ByNames    bool           `json:"by_names"`
 	Recomputed *float64       `json:"recomputed_tokens"`
 	Why        string         `json:"why"`
 	Trace      []string       `json:"trace"`
@@ -183,7 +185,7 @@ func ExplainJSON(w io.Writer, a *explain.Answer, asked *prompt.Prompt, damage st
 	}
 	for i := range a.ByPolicy {
 		p := &a.ByPolicy[i]
-		row := jsonByPolicy{p.Policy, p.System, p.Sticks.String(), full(p.Choice), full(p.Chances), p.Guessed, nil, p.Why, full(p.Trace)}
+		row := jsonByPolicy{p.Policy, p.System, p.Sticks.String(), full(p.Choice), full(p.Chances), p.Guessed, p.ByNames, nil, p.Why, full(p.Trace)}
 		if len(p.Choice) > 0 {
 			row.Recomputed = &p.Anew
 		}

@@ -193,6 +193,9 @@ func divergence(b *strings.Builder, a *explain.Answer) {
 	case d == nil && a.Blocks == 0:
 		b.WriteString("It has no full block, so nothing of it can be cached.\n")
 		return
+	case a.Unlike:
+		fmt.Fprintf(b, "No candidate has blocks of %s, so none of it can be found in their caches.\n", wire.Counted(a.BlockSize, "token"))
+		return
 	case d == nil:
 		b.WriteString("All its full blocks are stored as one chain.\n")
 		return

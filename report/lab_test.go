@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -100,6 +101,24 @@ func TestLabText(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "\x1b") {
 		t.Error("the name of a trace reaches the terminal as it is")
+	}
+}
+
+// TestLabLog: the rate of a log of which no request tells its usage is not 0.
+func TestLabLog(t *testing.T) {
+	t.Parallel()
+	groups := labGroups(t)[:1]
+	for known, want := range map[int][2]string{0: {"no hit rate of its own", `"hit_rate":null,"with_usage":0`}, 1: {"own hit rate: 0.0 % of 1 request; 2 without", `"hit_rate":0,"with_usage":1`}} {
+		w := *groups[0].Workload
+		w.Known, w.Unknown = known, 2
+		groups[0].Workload = &w
+		var b, j, small bytes.Buffer
+		if err := errors.Join(LabText(&b, groups), LabJSON(&j, groups), json.Compact(&small, j.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want[0]) || !strings.Contains(small.String(), want[1]) {
+			t.Errorf("%d with usage: %s\n%s", known, b.String(), small.String())
+		}
 	}
 }
 

@@ -39,9 +39,9 @@ type jsonLabGroup struct {
 }
 
 type jsonLabLog struct {
-	HitRate      float64 `json:"hit_rate"`
-	WithUsage    int     `json:"with_usage"`
-	WithoutUsage int     `json:"without_usage"`
+	HitRate      *float64 `json:"hit_rate"` // null without any usage
+	WithUsage    int      `json:"with_usage"`
+	WithoutUsage int      `json:"without_usage"`
 }
 
 // jsonLabResult is what a policy made of a workload. Times are in seconds; null is
@@ -82,7 +82,10 @@ func LabJSON(w io.Writer, groups []lab.Group) error {
 			Verdict: lab.Verdict(g.Results), Alike: [][]string{},
 		}
 		if of.Known+of.Unknown > 0 {
-			to.Log = &jsonLabLog{of.Measured, of.Known, of.Unknown}
+			to.Log = &jsonLabLog{nil, of.Known, of.Unknown}
+			if of.Known > 0 {
+				to.Log.HitRate = &of.Measured
+			}
 		}
 		for _, set := range lab.Alike(g.Results) {
 			to.Alike = append(to.Alike, labPolicies(set))

@@ -86,9 +86,12 @@ func labGroup(b *strings.Builder, g *lab.Group) {
 	if r := g.Results[0]; r.Refused > 0 {
 		fmt.Fprintf(b, "%s longer than a cache: refused.\n", wire.Counted(r.Refused, "request"))
 	}
-	if known := w.Known; known+w.Unknown > 0 {
+	switch known := w.Known; {
+	case known > 0:
 		fmt.Fprintf(b, "The log's own hit rate: %s of %s; %s without usage left out.\n",
 			percent(w.Measured, 1), wire.Counted(known, "request"), wire.Grouped(w.Unknown))
+	case w.Unknown > 0:
+		b.WriteString("The log has no hit rate of its own: none of its requests tells its usage.\n")
 	}
 	verdict, alike := lab.Verdict(g.Results), lab.Alike(g.Results)
 	if verdict != "" {

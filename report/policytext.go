@@ -17,7 +17,7 @@ const mostChoices = 3
 // policyTable writes where every policy would send the prompt, and then why, in
 // lines of their own: reasons are too long for a column.
 func policyTable(b *strings.Builder, a *explain.Answer) {
-	guessed := false
+	guessed, byNames := false, false
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "policy\tsticks by\tgoes to\tcomputes anew\t")
 	for i := range a.ByPolicy {
@@ -26,11 +26,17 @@ func policyTable(b *strings.Builder, a *explain.Answer) {
 		if p.Guessed {
 			policy, guessed = policy+" *", true
 		}
+		if p.ByNames {
+			policy, byNames = policy+" †", true
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", policy, p.Sticks, choices(p), anew(a, p))
 	}
 	t.Flush()
 	if guessed {
 		b.WriteString("* it goes by what it remembers of earlier prompts, which nobody can read from outside: what the replicas hold stands in for it\n")
+	}
+	if byNames {
+		b.WriteString("† it hashes what replicas are called: this holds where the router calls them as they are called here\n")
 	}
 	b.WriteString("\nwhy\n")
 	for i := range a.ByPolicy {

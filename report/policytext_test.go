@@ -24,12 +24,13 @@ func TestPolicyTable(t *testing.T) {
 	a.ByPolicy = []explain.ByPolicy{
 		{Policy: "even", System: "x", Choice: all, Chances: []float64{.2, .2, .2, .2, .2}, Anew: 24, Why: "all are equal"},
 		{Policy: "tree", System: "x", Guessed: true, Choice: all[:2], Chances: []float64{.75, .25}, Anew: 24},
+		{Policy: "ring", System: "x", ByNames: true, Choice: all[:1], Chances: []float64{1}, Anew: 24},
 		{Policy: "none", System: "x", Why: "no candidate is eligible"},
 	}
 	got := written(t, func(w io.Writer) error { return ExplainText(w, a, &prompt.Prompt{}, "") })
 	for _, want := range []string{
 		"any of r00?[31m, r01?[31m, r02?[31m, 2 more  ~24 tokens (60.0 %)", "tree *", "r00?[31m 75.0 %, r01?[31m 25.0 %",
-		"* it goes by what it remembers", "nobody", "none (x): no candidate is eligible",
+		"* it goes by what it remembers", "ring †", "† it hashes what replicas are called", "nobody", "none (x): no candidate is eligible",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)

@@ -69,9 +69,12 @@ func (in *input) decide(req *Request, cands []Candidate) (Decision, error) {
 		}
 	}
 	chance := make([]float64, len(in.eligible))
-	if p.chances != nil {
+	switch {
+	case p.draws(in):
+		pairChances(in, chance)
+	case p.chances != nil:
 		p.chances(in, chance)
-	} else {
+	default:
 		in.uniform(chance)
 	}
 	for n, i := range in.eligible {

@@ -20,6 +20,8 @@ type Policy struct {
 	// affinity says that an eligible candidate that a session went to before is
 	// the only one looked at.
 	affinity bool
+	// byNames says that it hashes what replicas are called.
+	byNames bool
 	// queue says that it reads the engines' queues and the usage of their caches.
 	queue bool
 	// infer adds what a layer of settings implies, finish what all of them do.
@@ -34,10 +36,17 @@ type Policy struct {
 	// chances fills the probabilities of the eligible candidates; nil leaves ties
 	// to chance and nothing else.
 	chances func(in *input, p []float64)
+	// pair takes one of the eligible candidates where two of them are drawn, in this
+	// order. drawn says whether they are, nil that they always are; else chances hold.
+	pair  func(in *input, first, second int) int
+	drawn func(in *input) bool
 	// steps tells what the rule did, and then names what ties are broken by.
 	steps func(in *input) []string
 	then  string
 }
+
+// draws says that two of the eligible candidates are drawn.
+func (p *Policy) draws(in *input) bool { return p.pair != nil && (p.drawn == nil || p.drawn(in)) }
 
 // ReadsQueue says whether a rule goes by how many requests wait in an engine's
 // queue and how full its cache is.
@@ -115,14 +124,14 @@ var policies = []Policy{
 		steps:    roundRobinSteps,
 	},
 	{
-		Name:    "power-of-two",
-		System:  "a yardstick",
-		Sticks:  LoadOnly,
-		Rule:    "of two candidates drawn at random, the one with fewer active requests",
-		rank:    rankLeastLoaded,
-		tell:    tellLeastLoaded,
-		chances: powerOfTwoChances,
-		steps:   powerOfTwoSteps,
+		Name:   "power-of-two",
+		System: "a yardstick",
+		Sticks: LoadOnly,
+		Rule:   "of two candidates drawn at random, the one with fewer active requests",
+		rank:   rankLeastLoaded,
+		tell:   tellLeastLoaded,
+		pair:   shorterOfTwo,
+		steps:  powerOfTwoSteps,
 	},
 
 	// SGLang's routers: sglang*.go.
@@ -139,14 +148,14 @@ var policies = []Policy{
 		then:     "list_order",
 	},
 	{
-		Name:    "sglang-power-of-two",
-		System:  "SGLang router 0.3.2",
-		Sticks:  LoadOnly,
-		Rule:    "of two workers drawn at random, the one with the lower token load",
-		rank:    rankSGLangPower,
-		tell:    tellSGLangPower,
-		chances: sglangPowerChances,
-		steps:   sglangPowerSteps,
+		Name:   "sglang-power-of-two",
+		System: "SGLang router 0.3.2",
+		Sticks: LoadOnly,
+		Rule:   "of two workers drawn at random, the one with the lower token load",
+		rank:   rankSGLangPower,
+		tell:   tellSGLangPower,
+		pair:   sglangPowerOfTwo,
+		steps:  sglangPowerSteps,
 	},
 	{
 		Name:     "sglang-round-robin",
@@ -185,6 +194,7 @@ var policies = []Policy{
 		Sticks:   SessionAffinity,
 		Rule:     "the first worker clockwise from the routing key on a ring of workers",
 		settings: sglangConsistentSettings,
+		byNames:  true,
 		rank:     rankSGLangConsistent,
 		tell:     tellSGLangConsistent,
 		steps:    sglangConsistentSteps,
@@ -195,6 +205,7 @@ var policies = []Policy{
 		Sticks:   PrefixAffinity,
 		Rule:     "the first worker clockwise from the hash of the prompt's beginning, unless its load is far above the mean: then the least loaded",
 		settings: sglangPrefixSettings,
+		byNames:  true,
 		rank:     rankSGLangPrefix,
 		tell:     tellSGLangPrefix,
 		steps:    sglangPrefixSteps,
@@ -208,7 +219,8 @@ var policies = []Policy{
 		settings: sglangSetSettings,
 		rank:     rankSGLangSet,
 		tell:     tellSGLangSet,
-		chances:  sglangSetChances,
+		pair:     sglangSetOfTwo,
+		drawn:    sglangSetDrawn,
 		steps:    sglangSetSteps,
 	},
 
@@ -235,7 +247,8 @@ var policies = []Policy{
 		memory:   newRayPrefixes,
 		rank:     rankRayPrefix,
 		tell:     tellRayPrefix,
-		chances:  rayPrefixChances,
+		pair:     shorterOfTwo,
+		drawn:    rayPrefixDrawn,
 		steps:    rayPrefixSteps,
 		then:     "place_in_group",
 	},
@@ -246,6 +259,7 @@ var policies = []Policy{
 		Rule:     "the next replica clockwise from the session on a hash ring; without a session, from a fresh key",
 		settings: rayHashSettings,
 		finish:   finishRayHash,
+		byNames:  true,
 		rank:     rankRayHash,
 		tell:     tellRayHash,
 		chances:  rayHashChances,
@@ -351,6 +365,7 @@ var policies = []Policy{
 		Rule:     "the session's place on a hash ring; without a session, the lowest QPS",
 		settings: stackSessionSettings,
 		memory:   newStackSession,
+		byNames:  true,
 		rank:     rankStackSession,
 		tell:     tellStackSession,
 		steps:    stackSessionSteps,
@@ -361,6 +376,10 @@ var policies = []Policy{
 // Remembers reports whether a router of the policy goes by what it remembers of
 // earlier prompts.
 func (p *Policy) Remembers() bool { return p.memory != nil && p.Sticks == PrefixAffinity }
+
+// HashesNames reports whether a rule hashes what replicas are called, so that it is
+// the router's own only where that calls them the same.
+func (p *Policy) HashesNames() bool { return p.byNames }
 
 // policyTypes are the names of policies in Dynamo's policy file.
 var policyTypes = map[string]string{

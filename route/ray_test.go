@@ -333,3 +333,30 @@ func TestRayKV(t *testing.T) {
 		t.Errorf("%v %v %v", env, flags, err)
 	}
 }
+
+// TestRayCut: of a body that HAProxy cut, Ray's routers have neither tokens nor text,
+// so they take anyone, and the shorter queue of two.
+func TestRayCut(t *testing.T) {
+	t.Parallel()
+	cands := busy(0, 3)
+	cands[1].Match[wire.Device] = 6
+	req := Request{Tokens: 100, BlockSize: 16, Contents: []string{"hello world"}, Cut: true}
+	for _, mem := range []bool{true, false} {
+		for policy, want := range map[string]float64{"ray-kv-aware": 0.5, "ray-prefix-affinity": 0} {
+			r := routed(t, policy)
+			if !mem {
+				r.mem = nil
+			}
+			r.Route(&req, cands[1:]) // b would be known by it
+			d := asks(t, r, &req, cands)
+			if got := d.Candidates[1].Probability; got != want || !says(&d, "no t") {
+				t.Errorf("%s: b with %v, want %v: %q", policy, got, want, d.Trace)
+			}
+			req.Cut = false
+			if d := asks(t, r, &req, cands); policy == "ray-kv-aware" && d.Candidates[1].Probability != 1 || says(&d, "no t") {
+				t.Errorf("%s: a whole body: %+v", policy, d)
+			}
+			req.Cut = true
+		}
+	}
+}

@@ -42,7 +42,7 @@ func RayWorkerID(unique string) uint64 {
 
 // rayTokens says that the ingress made tokens of the prompt: it does not of a
 // batch of prompts, of a body that it cannot parse, and of one that HAProxy cut.
-func rayTokens(in *input) bool { return in.req.Tokens > 0 }
+func rayTokens(in *input) bool { return in.req.Tokens > 0 && !in.req.Cut }
 
 func rankRayKV(in *input) {
 	if rayTokens(in) {

@@ -63,8 +63,16 @@ func (m *rayPrefixes) took(in *input, at int) {
 	for i := range in.cands {
 		m.tree.add(in.cands[i].Replica, in.req.At)
 	}
-	text, weight := runesOf(in.req, "")
+	text, weight := rayText(in.req)
 	m.tree.insert(text, weight, m.tree.byName[in.cands[in.eligible[at]].Replica], in.req.At)
+}
+
+// rayText reads a body, of which there is nothing to read where it was cut.
+func rayText(r *Request) (text []rune, weight int) {
+	if r.Cut {
+		return nil, 1
+	}
+	return runesOf(r, "")
 }
 
 // rayBranch is the way that the rule goes.
@@ -106,10 +114,10 @@ func readRayPrefix(in *input) (v rayPrefix) {
 	m, _ := in.mem.(*rayPrefixes)
 	var text []rune
 	if m != nil {
-		text, _ = runesOf(in.req, "")
+		text, _ = rayText(in.req)
 	}
 	switch {
-	case m != nil && len(text) == 0, m == nil && in.req.Tokens == 0:
+	case m != nil && len(text) == 0, m == nil && (in.req.Tokens == 0 || in.req.Cut):
 		v.branch = rayNoText
 	case float64(v.most-v.fewest) > threshold:
 		v.branch = rayImbalanced
@@ -161,8 +169,8 @@ func (m *rayPrefixes) read(in *input, text []rune, v *rayPrefix) {
 	// tree has not heard of comes in with none, behind the others.
 	v.branch = raySmallest
 	least := math.MaxInt
-	for _, x := range m.tree.tenants {
-		least = min(least, x.chars)
+	for place, x := range m.tree.tenants {
+		least, x.place = min(least, x.chars), place
 	}
 	for n, x := range asked {
 		if x == nil {
@@ -170,11 +178,9 @@ func (m *rayPrefixes) read(in *input, text []rune, v *rayPrefix) {
 			v.put(n, float64(len(m.tree.tenants)+n))
 		}
 	}
-	for place, x := range m.tree.tenants {
-		for n := range asked {
-			if asked[n] == x && x.chars == least {
-				v.put(n, float64(place))
-			}
+	for n, x := range asked {
+		if x != nil && x.chars == least {
+			v.put(n, float64(x.place))
 		}
 	}
 }
@@ -220,12 +226,9 @@ func rankRayPrefix(in *input) {
 	}
 }
 
-func rayPrefixChances(in *input, p []float64) {
-	if v := readRayPrefix(in); v.drawn() && len(p) > 0 {
-		powerOfTwoChances(in, p)
-		return
-	}
-	in.uniform(p)
+func rayPrefixDrawn(in *input) bool {
+	v := readRayPrefix(in)
+	return v.drawn()
 }
 
 func tellRayPrefix(in *input, at int, s *Scored) {

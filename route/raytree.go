@@ -22,6 +22,7 @@ type rayTenant struct {
 	name  wire.Replica
 	chars int
 	asked int // the epoch in which it was last asked about
+	place int // among the tenants, when it was last looked for
 	// head is its record of the root, where the list of its nodes begins with the
 	// most recently used one; oldest is where that ends.
 	head, oldest *rayOwner

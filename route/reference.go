@@ -83,29 +83,24 @@ func roundRobinSteps(in *input) []string {
 	return []string{"where the router stands is not known: each can be next (the setting turn says it)"}
 }
 
-// powerOfTwoChances sees to every pair.
-func powerOfTwoChances(in *input, p []float64) {
-	pairChances(p, func(i, j int) int { return in.keys[i].compare(in.keys[j]) })
+// shorterOfTwo is the one with the lower key, and else the first one.
+func shorterOfTwo(in *input, first, second int) int {
+	if in.keys[second].compare(in.keys[first]) < 0 {
+		return second
+	}
+	return first
 }
 
-// pairChances gives each pair the same chance, and it to the lower of the two, or
-// to either.
-func pairChances(p []float64, compare func(i, j int) int) {
+// pairChances sees to every two, in both orders.
+func pairChances(in *input, p []float64) {
 	if len(p) == 1 {
 		p[0] = 1
 		return
 	}
-	pair := 2 / (float64(len(p)) * float64(len(p)-1))
 	for i := range p {
-		for j := range i {
-			switch c := compare(i, j); {
-			case c < 0:
-				p[i] += pair
-			case c > 0:
-				p[j] += pair
-			default:
-				p[i] += pair / 2
-				p[j] += pair / 2
+		for j := range p {
+			if i != j {
+				p[in.cfg.policy.pair(in, i, j)] += 1 / (float64(len(p)) * float64(len(p)-1))
 			}
 		}
 	}

@@ -118,6 +118,9 @@ type Request struct {
 	// symbols are equal pieces, of Width tokens each but for the last one.
 	Symbols []rune
 	Width   int
+	// Cut says that the router gets a part of the body alone: one that parses it has
+	// nothing of the prompt.
+	Cut bool
 }
 
 // Blocks is the number of the prompt's complete blocks, which are hashed.

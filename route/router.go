@@ -76,6 +76,9 @@ func (r *Router) Route(req *Request, cands []Candidate) int {
 // draw takes one of the eligible candidates by their chances.
 func (r *Router) draw() int {
 	in := &r.in
+	if r.cfg.policy.draws(in) {
+		return r.pair()
+	}
 	if r.cfg.policy.chances == nil {
 		best, ties := in.best()
 		nth := 0
@@ -105,6 +108,21 @@ func (r *Router) draw() int {
 		left -= p
 	}
 	return last // the chances sum up to a little less than 1
+}
+
+// pair draws two of the eligible candidates, each two as likely as any other, and
+// takes one.
+func (r *Router) pair() int {
+	n := len(r.in.eligible)
+	first := r.rng.IntN(n)
+	if n == 1 {
+		return first
+	}
+	second := r.rng.IntN(n - 1)
+	if second >= first {
+		second++
+	}
+	return r.cfg.policy.pair(&r.in, first, second)
 }
 
 // Decide tells what Route would do, and why. Nothing is remembered of it.

@@ -1,8 +1,10 @@
 package route
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +43,39 @@ func TestRouterDraws(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRouterDrawsTwo does so where two are drawn by a condition, and one gives way.
+func TestRouterDrawsTwo(t *testing.T) {
+	t.Parallel()
+	const asked = 6000
+	req := Request{Tokens: 160, BlockSize: 16, Symbols: []rune{1, 2, 3}, Cut: true}
+	cands := []Candidate{cand("a", 0, 0, 0, 3), cand("b", 0, 0, 0, 1), cand("c", 0, 0, 0, 1), cand("d", 0, 0, 0, 9)}
+	cands[1].Load.Waiting, cands[3].Load.Waiting = 2, 2 // these two are full
+	// By hand, of the 6 pairs: the lower load, or either. Then: a and c have room, of
+	// which c is the less pressed, and takes those of b and d too.
+	for name, want := range map[string][4]float64{
+		"ray-prefix-affinity": {1. / 6, 5. / 12, 5. / 12, 0},
+		"power-of-two":        {1. / 6, 5. / 12, 5. / 12, 0},
+		"sglang-candidate-set worker_queue_limit=2": {2. / 6, 0, 4. / 6, 0},
+	} {
+		policy, set, _ := strings.Cut(name, " ")
+		r := routed(t, policy, strings.Fields(set)...)
+		d := asks(t, r, &req, cands)
+		var got [4]float64
+		for range asked {
+			got[r.Route(&req, cands)]++
+		}
+		for i := range want {
+			due := want[i] * asked
+			if diff := got[i] - due; diff*diff > 36*asked/4 || math.Abs(d.Candidates[i].Probability-want[i]) > 1e-9 {
+				t.Errorf("%s: %s got %v requests, and %.0f were due; its chance was %v", name, cands[i].Replica, got[i], due, d.Candidates[i].Probability)
+			}
+		}
+		if at := r.Route(&req, cands[3:]); at != 0 {
+			t.Errorf("%s: %d of one", name, at)
+		}
 	}
 }
 

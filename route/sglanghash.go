@@ -37,12 +37,15 @@ var sglangPrefixSettings = []setting{
 // sglangOrder gives the order of the eligible candidates on the ring from a key.
 func sglangOrder(in *input, key string) []int {
 	order := ringOf(in, &sglangRing, sglangVnodes).steps(key)
-	out := make([]int, len(in.eligible))
+	at := make([]int, len(order)) // by step: the eligible candidate there, from 1 on
 	for n, i := range in.eligible {
-		for _, j := range in.eligible {
-			if order[j] < order[i] {
-				out[n]++
-			}
+		at[order[i]] = n + 1
+	}
+	out, next := make([]int, len(in.eligible)), 0
+	for _, n := range at {
+		if n > 0 {
+			out[n-1] = next
+			next++
 		}
 	}
 	return out

@@ -35,20 +35,15 @@ func tellSGLangPower(_ *input, _ int, s *Scored) {
 	s.Rule = fmt.Sprintf("%s: %s tokens", wire.Printable(string(s.Replica)), number(s.Cost))
 }
 
-// sglangPowerChances sees to every pair. Where a load of the two is not known, or
-// both are equal, the one drawn first wins.
-func sglangPowerChances(in *input, p []float64) {
-	pairChances(p, func(i, j int) int {
-		a, aKnown := sglangTokens(in, &in.cands[in.eligible[i]])
-		b, bKnown := sglangTokens(in, &in.cands[in.eligible[j]])
-		switch {
-		case !aKnown || !bKnown || a == b:
-			return 0
-		case a < b:
-			return -1
-		}
-		return 1
-	})
+// sglangPowerOfTwo is the one drawn first where a load of the two is not known, or
+// both are equal.
+func sglangPowerOfTwo(in *input, first, second int) int {
+	a, aKnown := sglangTokens(in, &in.cands[in.eligible[first]])
+	b, bKnown := sglangTokens(in, &in.cands[in.eligible[second]])
+	if aKnown && bKnown && b < a {
+		return second
+	}
+	return first
 }
 
 func sglangPowerSteps(in *input) []string {

@@ -239,41 +239,35 @@ func tellSGLangSet(in *input, at int, s *Scored) {
 		wire.Printable(string(s.Replica)), v.matched[at], in.req.Tokens, c.load().PrefillTokens)
 }
 
-// sglangSetChances draws two where no winner is, and takes the less pressed. One
-// whose queue is full gives way to the other, and if both are, to the least
-// pressed of those with room.
-func sglangSetChances(in *input, p []float64) {
-	v := readSGLangSet(in)
-	if v.chosen >= 0 {
-		p[v.chosen] = 1
-		return
+// sglangSetDrawn: two are drawn where no winner is.
+func sglangSetDrawn(in *input) bool { return readSGLangSet(in).chosen < 0 }
+
+// sglangSetOfTwo takes the less pressed of two. One whose queue is full gives way to
+// the other, and if both are, to the least pressed of those with room.
+func sglangSetOfTwo(in *input, first, second int) int {
+	full := sglangQueued(in, first)
+	switch other := sglangQueued(in, second); {
+	case full && other:
+		return sglangRoomiest(in)
+	case full, !other && sglangPressure(in, sglangLoadsKnown(in, []int{first, second}), first, second) > 0:
+		return second
 	}
-	pairChances(p, func(a, b int) int {
-		switch x, y := sglangQueued(in, a), sglangQueued(in, b); {
-		case x && !y:
-			return 1
-		case y && !x:
-			return -1
-		}
-		return sglangPressure(in, sglangLoadsKnown(in, []int{a, b}), a, b)
-	})
+	return first
+}
+
+// sglangRoomiest is the least pressed of those whose queue has room, or of all.
+func sglangRoomiest(in *input) int {
 	var room, all []int
-	moved := 0.0
-	for n := range p {
+	for n := range in.eligible {
 		if all = append(all, n); !sglangQueued(in, n) {
 			room = append(room, n)
-			continue
 		}
-		moved, p[n] = moved+p[n], 0 // it had it from pairs of full queues alone
-	}
-	if moved == 0 {
-		return
 	}
 	if room == nil {
 		room = all
 	}
 	known := sglangLoadsKnown(in, room)
-	p[slices.MinFunc(room, func(a, b int) int { return sglangPressure(in, known, a, b) })] += moved
+	return slices.MinFunc(room, func(a, b int) int { return sglangPressure(in, known, a, b) })
 }
 
 func sglangSetSteps(in *input) []string {

@@ -175,10 +175,10 @@ func (k *asking) reads(theirs []wire.Token) string {
 	said := fmt.Sprintf("it reads the chat as %s, here it is %d", wire.Counted(len(theirs), "token"), len(k.about.prompt.Tokens))
 	m, differs := explain.Mismatched(k.about.request, k.about.prompt, theirs, k.about.speech())
 	switch {
-	case !differs && len(theirs) == len(k.about.prompt.Tokens):
-		return said + ", and none differs"
+	case !differs && len(theirs) != len(k.about.prompt.Tokens):
+		return said + ", and none differs up to where the shorter one ends"
 	case !differs:
-		return said + ", and the shorter is how the longer begins"
+		return said + ", and none differs"
 	}
 	return fmt.Sprintf("%s, and they differ from token %d on (%s): %s", said, m.Token, m.Kind, m.Line("in the router"))
 }

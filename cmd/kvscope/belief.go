@@ -166,8 +166,8 @@ func (f *beliefFlags) compare(ctx context.Context, s seen, members []fleet.Membe
 	if err := f.join(ctx, client, s, members); err != nil {
 		return err
 	}
-	for i := range 2 {
-		if i > 0 {
+	for _, first := range []bool{true, false} {
+		if !first {
 			select {
 			case <-time.After(lookApart):
 			case <-ctx.Done():
@@ -176,7 +176,9 @@ func (f *beliefFlags) compare(ctx context.Context, s seen, members []fleet.Membe
 		}
 		held, err := client.Dump(ctx, f.indexer)
 		if err == nil {
-			err = s.Believe(f.belief(f.indexer, held))
+			b := f.belief(f.indexer, held)
+			b.First = first
+			err = s.Believe(b)
 		}
 		if err != nil {
 			return err

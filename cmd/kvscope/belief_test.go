@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvscope/kvscope/blockhash"
 	"github.com/kvscope/kvscope/refdata"
 	"github.com/kvscope/kvscope/sim"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // divergences runs diagnose, and gives what it finds of the router's belief.
@@ -84,6 +86,69 @@ func TestOracleRouterDump(t *testing.T) {
 	trace := filepath.Join(root, "dynamo", "request_trace.jsonl.gz")
 	if _, said := divergences(t, exitInput, "--from", plane, "--trace", trace); !strings.Contains(said, "none of 15 decisions can be compared: 15 are outside the recording's time") {
 		t.Error(said)
+	}
+}
+
+// TestOracleRouterTrace: the recorded fleet against a trace of its router's decisions,
+// made of the overlaps that it knew before each.
+func TestOracleRouterTrace(t *testing.T) {
+	t.Parallel()
+	root := refdata.Root(t)
+	var right, wrong bytes.Buffer
+	rows := 0
+	refdata.Each(t, filepath.Join(root, "dynamo", "live", "truth_joined.jsonl.gz"), func(_ int, r struct {
+		At     float64      `json:"t"`
+		Tokens []wire.Token `json:"token_ids"`
+		Log    struct {
+			Worker uint64 `json:"worker_id"`
+		} `json:"router_log"`
+		Before struct {
+			Workers []struct {
+				Worker uint64 `json:"worker_id"`
+				Blocks int    `json:"device_blocks"`
+			}
+		} `json:"overlap_before"`
+	},
+	) {
+		if r.At == 0 {
+			return
+		}
+		rows++
+		_, seqs := blockhash.Rolling(r.Tokens, 16, false, 0, nil)
+		list, _ := json.Marshal(seqs) // numbers
+		begun := (len(r.Tokens) + 15) / 16
+		for _, w := range r.Before.Workers {
+			if w.Worker != r.Log.Worker {
+				continue
+			}
+			for b, blocks := range map[*bytes.Buffer]int{&right: w.Blocks, &wrong: len(seqs)} {
+				fmt.Fprintf(b, `{"event":{"event_type":"request_end","event_time_unix_ms":%d,"request":{"request_received_ms":%[1]d,"input_tokens":%d,"output_tokens":2,`+
+					`"kv_hit_rate":%g,"worker":{"prefill_worker_id":%d},"replay":{"trace_block_size":16,"input_sequence_hashes":%s}}}}`+"\n",
+					int64(r.At*1e3), len(r.Tokens), float64(blocks)/float64(begun), w.Worker, list)
+			}
+		}
+	})
+	compare := func(trace []byte) (map[string]string, string) {
+		path := filepath.Join(t.TempDir(), "trace")
+		if err := os.WriteFile(path, trace, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return divergences(t, exitFine, "--from", filepath.Join(root, "dynamo", "live", "event_plane.jsonl.gz"), "--trace", path)
+	}
+	found, said := compare(right.Bytes())
+	if want := fmt.Sprintf("%d decisions of the router were compared, 0 differ", rows); len(found) != 0 || !strings.Contains(said, want) || rows != 46 {
+		t.Errorf("%q: %s; want %s", found, said, want)
+	}
+	t.Log(strings.TrimSpace(said))
+	// One that takes every prompt for cached.
+	found, said = compare(wrong.Bytes())
+	for worker, title := range found {
+		if !strings.Contains(title, "more for cached than it had") || strings.Contains(title, "fewer") {
+			t.Errorf("%s: %s", worker, title)
+		}
+	}
+	if len(found) != 2 || !strings.Contains(said, "46 differ") { // two workers served them
+		t.Errorf("%q: %s", found, said)
 	}
 }
 

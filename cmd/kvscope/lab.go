@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ type labFlags struct {
 // all is the word for everything of a list.
 const all = "all"
 
-// The block sizes where none is given.
+// labBlockSize is that of workloads by name and of logs, in tokens.
 const labBlockSize = 64
 
 func newLab() *cobra.Command {
@@ -103,6 +104,7 @@ can be held against.`,
 	f.BoolVar(&l.seedRun, "seed-experiment", false, "run the reference experiment")
 	f.StringVar(&l.data, "data", "", "with --seed-experiment: folder whose seed/tokens.json is read (default the program's own copy)")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv")
+	cmd.MarkFlagsMutuallyExclusive("seed-experiment", "csv")
 	cmd.MarkFlagsMutuallyExclusive("workload", "trace", "requests", "seed-experiment")
 	return cmd
 }
@@ -221,7 +223,10 @@ func (l *labFlags) configs() ([]*route.Config, error) {
 
 // load reads or makes the workloads.
 func (l *labFlags) load() ([]*lab.Workload, error) {
-	size := l.blockSize
+	size := cmp.Or(l.blockSize, labBlockSize)
+	if l.trace != "" {
+		size = cmp.Or(l.blockSize, l.traceBlock)
+	}
 	one := func(w *lab.Workload, err error) ([]*lab.Workload, error) {
 		if err != nil {
 			return nil, inputError(err)
@@ -230,9 +235,6 @@ func (l *labFlags) load() ([]*lab.Workload, error) {
 	}
 	switch {
 	case l.trace != "":
-		if size == 0 {
-			size = l.traceBlock
-		}
 		f, err := os.Open(l.trace)
 		if err != nil {
 			return nil, inputError(fmt.Errorf("--trace: %w", err))
@@ -240,13 +242,7 @@ func (l *labFlags) load() ([]*lab.Workload, error) {
 		defer f.Close()
 		return one(lab.ReadTrace(f, filepath.Base(l.trace), l.traceBlock, size))
 	case l.log != "":
-		if size == 0 {
-			size = labBlockSize
-		}
 		return one(l.served(size))
-	}
-	if size == 0 {
-		size = labBlockSize
 	}
 	names := l.workloads
 	if slices.Contains(names, all) {

@@ -162,6 +162,8 @@ func explain(q *Question, a *Answer, c *Comparison) string {
 		return "the loads of these are not sure here, and theirs were not asked for: " + strings.Join(unsure, ", ")
 	case a.Loads == nil && busy:
 		return "theirs were not asked for, but loads may differ: those of metrics come late, and do not tell which of the prompt's blocks are active"
+	case a.Loads == nil:
+		return "nothing that was compared explains it; its loads were not asked for, and one may have come and gone: ask again, and if it stays so give its flags, variables or policy file"
 	}
 	return "nothing that was compared explains it, so the settings may differ: give its flags, variables or policy file"
 }

@@ -126,10 +126,16 @@ func TestDumpDamaged(t *testing.T) {
 		{"another list", `["a"]`, "not of the form known"},
 		{"a hash that is none", "[" + event("device", "-1", "") + "]", "not of the form known"},
 		{"an unknown tier", "[" + event("tape", "null", "") + "]", `"tape", which is no tier known`},
-		{"an event without end", `[{"a":"` + strings.Repeat("x", 65<<20), "an event of more than 67108864 bytes"},
+		{"an event without end", "", "an event of more than 67108864 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasSuffix(tt.name, "without end") {
+				if testing.Short() {
+					t.Skip("it is 64 MB, slow under the race detector")
+				}
+				tt.text = `[{"a":"` + strings.Repeat("x", 65<<20)
+			}
 			got, err := remote.ReadDump(strings.NewReader(tt.text), "x")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || got != nil {
 				t.Errorf("%d holdings, error %v, want %q in it", len(got), err, tt.want)

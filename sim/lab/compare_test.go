@@ -17,6 +17,7 @@ func TestOptionsRefused(t *testing.T) {
 		func(o *Options) { o.Replicas = 0 },
 		func(o *Options) { o.Replicas = MaxReplicas + 1 },
 		func(o *Options) { o.ScaleBy = MaxReplicas },
+		func(o *Options) { o.ScaleBy, o.Workload = math.MaxInt, &Workload{} },
 		func(o *Options) {
 			o.Replicas, o.Workload = MaxReplicas, &Workload{last: maxHeld / 8 / (MaxReplicas / 64)}
 		},

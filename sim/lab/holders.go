@@ -25,10 +25,10 @@ func (h *holders) remove(replica int, b block) {
 	h.bits[int(b)*h.words+replica/64] &^= 1 << (replica % 64)
 }
 
-// depths gives, for each of the replicas, how many blocks of a path it holds, from
-// the first one on without a hole.
+// depths gives, for each of the first len(out) replicas, how many blocks of a path it
+// holds, from the first one on without a hole.
 func (h *holders) depths(path []block, out []int) {
-	for word := range h.words {
+	for word := range (len(out) + 63) / 64 {
 		of := out[word*64 : min(len(out), word*64+64)]
 		live := ^uint64(0) >> (64 - len(of))
 		for i, b := range path {

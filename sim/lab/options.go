@@ -72,7 +72,7 @@ func (o *Options) check() error {
 		ok   bool
 		says string
 	}{
-		{o.Replicas >= 1 && f.ScaleBy >= 0 && o.Replicas+f.ScaleBy <= MaxReplicas, fmt.Sprintf("%d replicas and %d later: give 1 to %d in all", o.Replicas, f.ScaleBy, MaxReplicas)},
+		{o.Replicas >= 1 && o.Replicas <= MaxReplicas && f.ScaleBy >= 0 && f.ScaleBy <= MaxReplicas-o.Replicas, fmt.Sprintf("%d replicas and %d later: give 1 to %d in all", o.Replicas, f.ScaleBy, MaxReplicas)},
 		{holdersSize(o.Replicas+f.ScaleBy, o.Workload.last)*(1+max(1, f.Routers)) <= maxHeld, fmt.Sprintf("%d different blocks on %d replicas take too much memory: give fewer requests or routers, or a larger block size", o.Workload.last, o.Replicas+f.ScaleBy)},
 		{o.Capacity >= 1 && o.Capacity <= MaxCapacity, fmt.Sprintf("a cache of %d blocks: give 1 to %d", o.Capacity, MaxCapacity)},
 		{o.Prefill >= 1 && o.Prefill <= maxRate && o.Decode >= 1 && o.Decode <= maxRate, fmt.Sprintf("rates of %g and %g tokens a second: give 1 to 1e9", o.Prefill, o.Decode)},

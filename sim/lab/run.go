@@ -17,8 +17,11 @@ type run struct {
 	o *Options
 	w *Workload
 	// byCache says that the policy reads matches: what routers believe and which
-	// blocks they book is kept for such alone.
-	byCache  bool
+	// blocks they book is kept for such alone. bySession says that it goes by sessions:
+	// clients send their keys to such alone, or rules that prefer a key to the prompt
+	// would not be seen at work.
+	byCache, bySession bool
+
 	now      wire.Time
 	queue    queue
 	replicas []replica
@@ -45,8 +48,9 @@ type replica struct {
 	waiting    line[int32] // flights
 	running    int
 	prefilling bool
-	// backlog is how many prompt tokens it has yet to compute.
-	backlog int
+	// backlog is how many prompt tokens it has yet to compute, and queued how many
+	// blocks those that wait will need.
+	backlog, queued int
 }
 
 type router struct {
@@ -93,7 +97,7 @@ func simulate(ctx context.Context, o Options, tell func(n int)) (*Result, error)
 		return nil, err
 	}
 	policy := o.Policy.Policy()
-	r := &run{o: &o, w: o.Workload, byCache: policy.Sticks == route.CacheAffinity}
+	r := &run{o: &o, w: o.Workload, byCache: policy.Sticks == route.CacheAffinity, bySession: policy.Sticks == route.SessionAffinity}
 	all := o.Replicas + o.ScaleBy
 	r.lossy = rand.New(rand.NewPCG(o.Seed, 1))
 	r.match = make([]int, all)
@@ -203,13 +207,18 @@ func (r *run) arrive(of int32) {
 	for i := range r.cands {
 		c, rep := &r.cands[i], &r.replicas[i]
 		c.Match[wire.Device] = r.match[i]
+		if !r.byCache { // nothing is booked: what a router polls of its engines
+			c.Load.Blocks = rep.cache.used() + rep.queued
+		}
 		c.Load.Waiting = rep.waiting.len()
 		c.Load.Usage = float64(rep.cache.used()) / float64(r.o.Capacity)
 	}
 	r.req = route.Request{
 		Tokens: seen, BlockSize: size, At: r.now + 1, Output: int(q.output), // 0 would be one request alone
-		Session: "s" + strconv.Itoa(int(q.session)),
-		Symbols: path[:(seen+size-1)/size], Width: size,
+		Symbols: path[:(seen+size-1)/size], Width: size, Cut: seen < int(q.prompt),
+	}
+	if r.bySession {
+		r.req.Session = "s" + strconv.Itoa(int(q.session))
 	}
 	to := via.rules.Route(&r.req, r.cands)
 	total := (int(q.prompt) + int(q.output) - 1 + size - 1) / size // the last token is never computed
@@ -230,6 +239,7 @@ func (r *run) arrive(of int32) {
 	rep := &r.replicas[to]
 	f.uncached = 0
 	rep.waiting.push(at)
+	rep.queued += total
 	r.serve(to)
 	if rep.waiting.len() > 0 { // it is the last of them
 		f.uncached = int(q.prompt) - rep.cache.match(path[:usable])*size
@@ -256,6 +266,7 @@ func (r *run) serve(at int) {
 			return // until another one ends
 		}
 		rep.waiting.pop()
+		rep.queued -= f.seq.total
 		rep.running++
 		rep.prefilling = true
 		r.heard(at)

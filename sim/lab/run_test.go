@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -204,6 +205,12 @@ func TestFaultsBite(t *testing.T) {
 	if r := ran(t, affine); kept.Sticky < 0.9 || r.Sticky > 0.8 {
 		t.Errorf("cut prompts: %v of later turns on their first replica, and %v with whole ones", r.Sticky, kept.Sticky)
 	}
+	// Ray's finds no tokens in a body that was cut, though they would be enough.
+	ray := options(t, w, "ray-kv-aware")
+	ray.Truncate = 2048
+	if r, drawn := ran(t, ray), ran(t, options(t, w, "sglang-random")); math.Abs(r.HitRate-drawn.HitRate) > 0.03 || math.Abs(r.Sticky-drawn.Sticky) > 0.05 {
+		t.Errorf("cut bodies: hit rate %v and stickiness %v, and %v and %v where replicas are drawn", r.HitRate, r.Sticky, drawn.HitRate, drawn.Sticky)
+	}
 	o.EventLoss = 1
 	if r := ran(t, o); r.HitRate > whole.HitRate-0.05 {
 		t.Errorf("no events: hit rate %v, and %v with them", r.HitRate, whole.HitRate)
@@ -229,6 +236,85 @@ func TestFaultsBite(t *testing.T) {
 	if r.TTFT.Mean >= one.TTFT.Mean {
 		t.Errorf("%v s to the first token with more replicas, %v without", r.TTFT.Mean, one.TTFT.Mean)
 	}
+}
+
+// TestOneAfterTheOther holds a replica that has room for all, and serves one request
+// at a time, against sums: what a request can hit are the blocks of those before it,
+// and the fleet is busy, or waits for the next turn, from its first request to its last.
+func TestOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	for _, shape := range Shapes() {
+		for _, engine := range []Engine{VLLM, SGLang} {
+			w := made(t, shape.Name, 150)
+			o := options(t, w, "dynamo")
+			o.Engine, o.Replicas, o.Slots, o.Capacity, o.Concurrency = engine, 1, 1, MaxCapacity/16, 1
+			held := map[block]bool{}
+			hits, tokens, busy, first := 0.0, 0.0, 0.0, 0.0
+			for i, q := range w.requests { // in the order in which they come, session by session
+				path, n := w.paths[q.path], 0
+				for n < (int(q.prompt)-1)/w.BlockSize && held[path[n]] {
+					n++
+				}
+				for _, b := range path[:(q.prompt+q.output-1)/int32(w.BlockSize)] {
+					held[b] = true
+				}
+				prefill := float64(int(q.prompt)-n*w.BlockSize) / o.Prefill
+				hits, tokens, first = hits+float64(n*w.BlockSize), tokens+float64(q.prompt), first+prefill
+				busy += prefill + float64(q.output-1)/o.Decode
+				if i > 0 {
+					busy += q.at.Seconds()
+				}
+			}
+			r := ran(t, o)
+			near(t, shape.Name+": hit rate", r.HitRate, hits/tokens)
+			near(t, shape.Name+": makespan", r.Makespan, busy)
+			near(t, shape.Name+": time to first token", r.TTFT.Mean, first/float64(len(w.requests)))
+			if r.Phantom != 0 || r.Requests != len(w.requests) {
+				t.Errorf("%s: phantom hits %v, %d of %d requests", shape.Name, r.Phantom, r.Requests, len(w.requests))
+			}
+		}
+	}
+}
+
+// TestKeysForSessions: a policy that hashes the prompt's beginning is sent no key of a
+// session, and one that goes by sessions is.
+func TestKeysForSessions(t *testing.T) {
+	t.Parallel()
+	w := made(t, "system", 50)
+	for name, want := range map[string]bool{"sglang-prefix-hash": true, "sglang-consistent-hashing": false} {
+		o := options(t, w, name)
+		o.Concurrency = 1
+		if r := ran(t, o); (slices.Max(r.Share) == 1) != want {
+			t.Errorf("%s: shares %v of prompts that begin alike", name, r.Share)
+		}
+	}
+}
+
+// TestPolledLoad lets requests of which every second is long come nearly at once to
+// two replicas. Of two, power of two is the one with the lower load: a router that
+// polls it sees where the long ones went, and one that draws does not.
+func TestPolledLoad(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	for i := range 40 {
+		blocks := 1 + 30*(i%2)
+		ids := make([]string, blocks)
+		for b := range ids {
+			ids[b] = strconv.Itoa(i*100 + b)
+		}
+		rows = append(rows, fmt.Sprintf(`{"timestamp":%d,"input_length":%d,"output_length":100,"hash_ids":[%s]}`, i, blocks*100, strings.Join(ids, ",")))
+	}
+	o := options(t, trace(t, rows...), "sglang-power-of-two")
+	o.Replicas = 2
+	// The loads are never apart by more than one long request of 20.
+	if polled, drawn := ran(t, o), ran(t, with(o, policy(t, "sglang-random"))); polled.BlocksCV >= 0.1 || drawn.BlocksCV <= polled.BlocksCV {
+		t.Errorf("blocks cv %v by polled loads, and %v drawn", polled.BlocksCV, drawn.BlocksCV)
+	}
+}
+
+func with(o Options, p *route.Config) Options {
+	o.Policy = p
+	return o
 }
 
 // TestBookAgainstSequences holds the lab's book against route's, which recordings

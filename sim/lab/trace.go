@@ -77,6 +77,9 @@ func ReadTrace(r io.Reader, name string, tokens, blockSize int) (*Workload, erro
 		if err == nil {
 			err = t.add(&row)
 		}
+		if damaged := lines.Err(); damaged != nil { // so the line is a part of one
+			err = damaged
+		}
 		if err != nil {
 			return fail(fmt.Errorf("line %d: %w", n, err))
 		}
@@ -177,7 +180,7 @@ type Logged struct {
 	// LoRA and Salt part what would be equal otherwise.
 	LoRA, Salt string
 	// Cached is how many tokens came from the cache of the engine that served it, if
-	// that is Known.
+	// that is Known. What cannot be is not known.
 	Cached int
 	Known  bool
 }
@@ -215,7 +218,7 @@ func FromLog(name string, log []Logged, blockSize int, rate float64) (*Workload,
 			return nil, err
 		}
 		l.begin(added, false)
-		if !r.Known {
+		if !r.Known || r.Cached < 0 || r.Cached > len(r.Tokens) {
 			l.w.Unknown++
 			continue
 		}

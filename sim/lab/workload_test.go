@@ -2,8 +2,10 @@ package lab
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -85,6 +87,13 @@ func TestHostileTraces(t *testing.T) {
 			t.Errorf("%.80q: %v, want %q", text, err, want)
 		}
 	}
+	var packed bytes.Buffer
+	zw := gzip.NewWriter(&packed)
+	zw.Write([]byte(strings.Repeat(`{"timestamp":0,"input_length":10,"output_length":1,"hash_ids":[1]}`+"\n", 1000)))
+	zw.Close()
+	if _, err := ReadTrace(bytes.NewReader(packed.Bytes()[:packed.Len()-20]), "x", 100, 100); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file cut short: %v", err)
+	}
 	for _, sizes := range [][2]int{{100, 0}, {100, 30}, {0, 16}, {50, 100}, {1 << 30, 16}} {
 		if _, err := ReadTrace(strings.NewReader(`{}`), "x", sizes[0], sizes[1]); err == nil || strings.Contains(err.Error(), "line") {
 			t.Errorf("%v: %v", sizes, err)
@@ -128,12 +137,14 @@ func TestFromLog(t *testing.T) {
 		{At: 7 * second, Took: 2 * second, Tokens: prompt(70), Cached: 32, Known: true},
 		{At: 5 * second, Took: 0, Tokens: prompt(40), Known: true},
 		{At: 9 * second, Tokens: prompt(70), Salt: "x"},
+		{At: 10 * second, Tokens: prompt(20), Salt: "y", Cached: 21, Known: true},
+		{At: 10 * second, Tokens: prompt(20), Salt: "z", Cached: -1, Known: true},
 		{At: 9 * second},
 	}, 16, 50)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Requests() != 3 || w.requests[0].prompt != 40 || w.requests[1].at != 2*second || w.requests[1].output != 100 || w.requests[0].output != 1 {
+	if w.Requests() != 5 || w.requests[0].prompt != 40 || w.requests[1].at != 2*second || w.requests[1].output != 100 || w.requests[0].output != 1 {
 		t.Errorf("%+v", w.requests)
 	}
 	if !slices.Equal(w.paths[0][:2], w.paths[1][:2]) || w.paths[1][0] == w.paths[2][0] || len(w.paths[0]) != 3 {
@@ -142,7 +153,7 @@ func TestFromLog(t *testing.T) {
 	if w.requests[0].session != w.requests[1].session || w.requests[2].session == w.requests[0].session {
 		t.Errorf("sessions of %+v", w.requests)
 	}
-	if w.Known != 2 || w.Unknown != 1 {
+	if w.Known != 2 || w.Unknown != 3 {
 		t.Errorf("%d with usage, %d without", w.Known, w.Unknown)
 	}
 	near(t, "measured", w.Measured, 32.0/110)
