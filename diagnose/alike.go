@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -76,9 +77,12 @@ func anonymous(f *Finding, text string) string {
 	return strings.Join(words, " ")
 }
 
+// grouped is a number of more than three digits.
+var grouped = regexp.MustCompile(`\b\d{1,3}(?: \d{3})+\b`)
+
 // outline is a text without the numbers and the subject in it.
 func outline(f *Finding, text string) string {
-	text = anonymous(f, text)
+	text = grouped.ReplaceAllString(anonymous(f, text), "1000")
 	var b strings.Builder
 	counted := false
 	for word := range strings.SplitSeq(text, " ") {

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestCollapse(t *testing.T) {
 		on("seq-gap", "r1", "1 batch lost (5–5) of r1", Error, nil),
 		on("seq-gap", "r2", "12 batches lost (7–18) of r2", Error, nil),
 		on("seq-gap", "r2", "3 batches lost (1–3) of r2", Error, nil),
+		on("seq-gap", "r6", "1 414 batches lost (5 000–6 413) of r6", Error, nil),
 		on("seq-gap", "r3", "1 batch lost (5–5) of r3", Warning, nil),
 		on("seq-gap", "r4", "1 batch lost (5–5) of r4", Error, over),
 		on("seq-gap", "r5", "1 run lost (5–5) of r5", Error, nil),
@@ -37,11 +39,11 @@ func TestCollapse(t *testing.T) {
 		}
 		return strings.Join(said, "; ")
 	}
-	want := "seq-gap r1,r2 ×2 false; seq-gap r3 true; seq-gap r4 true; seq-gap r5 true; herding fleet true; herding fleet true; late-join r1,r2 true"
+	want := "seq-gap r1,r2 ×2,r6 false; seq-gap r3 true; seq-gap r4 true; seq-gap r5 true; herding fleet true; herding fleet true; late-join r1,r2 true"
 	if got := words(Collapse(in, true)); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	want = strings.Replace(want, "r1,r2 ×2 false;", "r1,r2 false; seq-gap r2 true;", 1)
+	want = strings.Replace(want, "r1,r2 ×2,r6 false;", "r1,r2,r6 false; seq-gap r2 true;", 1)
 	if got := words(Collapse(in, false)); got != want {
 		t.Errorf("repeats apart:\n got %s\nwant %s", got, want)
 	}
@@ -58,6 +60,11 @@ func TestWordsOfFindings(t *testing.T) {
 	} {
 		if got := e.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for n, want := range map[float64]string{0.5: "0", 1414.6: "1 415", 1e300: fmt.Sprintf("%.0f", 1e300), math.Inf(1): "+Inf"} {
+		if got := rounded(n); got != want {
+			t.Errorf("%g is written %q, want %q", n, got, want)
 		}
 	}
 	for want, e := range map[string]Effect{

@@ -102,7 +102,7 @@ func tierGranularity(v View, mem Memory) []Finding {
 			}
 			if a.blank > 0 {
 				say("blank", Warning, a.blank,
-					fmt.Sprintf("%d of %s announced for the %s tier come without tokens", a.blank, count(uint64(a.blocks), "block"), tier),
+					fmt.Sprintf("%s of %s announced for the %s tier come without tokens", wire.Grouped(a.blank), count(uint64(a.blocks), "block"), tier),
 					"with their tokens a router that goes by content could count them as hits",
 					"start vLLM's offloading connector with self_describing_kv_events (0.24 and later); until then a router sees hits on the device alone")
 			}

@@ -265,7 +265,7 @@ func ghostMiss(v View, _ Memory) []Finding {
 		}
 		f := about(r, Warning, 0)
 		f.Effect.Tokens = p(int(r.Load.QueriedTokens))
-		f.Title = fmt.Sprintf("0 of %.0f prompt tokens were cache hits, and no group that holds whole prefixes stores blocks (%s alone)", r.Load.QueriedTokens, strings.Join(partial[:min(len(partial), 3)], ", "))
+		f.Title = fmt.Sprintf("0 of %s prompt tokens were cache hits, and no group that holds whole prefixes stores blocks (%s alone)", rounded(r.Load.QueriedTokens), strings.Join(partial[:min(len(partial), 3)], ", "))
 		f.Counterfactual = "with blocks stored for full attention a repeated prompt would hit"
 		f.Next = "look whether the engine supports prefix caching for this model and mode: it stores nothing that can be used again, so round robin costs nothing here"
 		out = append(out, f)
@@ -322,7 +322,7 @@ func audited(v View, wrong func(*explain.Verdict) int, tell func(f *Finding, req
 
 func phantomAudit(v View) []Finding {
 	return audited(v, func(d *explain.Verdict) int { return d.Predicted - d.Actual }, func(f *Finding, n, of int) {
-		f.Title = fmt.Sprintf("%d of %d requests reused fewer tokens than the index promised, by %d in sum", n, of, *f.Effect.Tokens)
+		f.Title = fmt.Sprintf("%s of %s requests reused fewer tokens than the index promised, by %s in sum", wire.Grouped(n), wire.Grouped(of), wire.Grouped(*f.Effect.Tokens))
 		f.Counterfactual = "with a true index the promise would be what the engine reports as cached"
 		f.Next = "kvscope audit lists the requests; look for lost removals, groups of a hybrid model, and requests that skip the cache"
 	})
@@ -330,8 +330,12 @@ func phantomAudit(v View) []Finding {
 
 func ghostAudit(v View) []Finding {
 	return audited(v, func(d *explain.Verdict) int { return d.Actual - d.Predicted }, func(f *Finding, n, of int) {
-		f.Title = fmt.Sprintf("%d of %d requests reused more tokens than the index knew of, by %d in sum", n, of, *f.Effect.Tokens)
+		f.Title = fmt.Sprintf("%s of %s requests reused more tokens than the index knew of, by %s in sum", wire.Grouped(n), wire.Grouped(of), wire.Grouped(*f.Effect.Tokens))
 		f.Counterfactual = "with all stores seen the index would have promised what the engine reused"
 		f.Next = "kvscope audit lists the requests; look for stores that never came, and for tiers and adapters that the engine does not announce"
+		if v.Audit.Funnel.Somewhere == 0 {
+			f.Title += "; no token of any request is known here"
+			f.Next = sameFleet + f.Next
+		}
 	})
 }

@@ -40,7 +40,7 @@ func indexGrowth(v View, _ Memory) []Finding {
 	if b.Max > 0 && (left > 0 || float64(b.Resident) >= fullShare*float64(b.Max)) {
 		f := Finding{Severity: Warning, Subject: "fleet", about: "ours"}
 		f.Effect.Blocks = p(int(min(left, 1<<62)))
-		f.Title = fmt.Sprintf("kvscope's own index is full: %d of %d blocks are resident, %s left out", b.Resident, b.Max, count(left, "block"))
+		f.Title = fmt.Sprintf("kvscope's own index is full: %s of %s blocks are resident, %s left out", wire.Grouped(b.Resident), wire.Grouped(b.Max), count(left, "block"))
 		f.Counterfactual = "with room for all, no block would be missing from what is shown"
 		f.Next = "give kvscope a larger --max-index, or let it watch fewer replicas"
 		out = append(out, f)
@@ -49,9 +49,9 @@ func indexGrowth(v View, _ Memory) []Finding {
 		f := Finding{Severity: Info, Subject: "fleet", about: "router"}
 		dead := stored - uint64(b.Resident)
 		f.Effect.Blocks = p(int(min(dead, 1<<62)))
-		f.Title = fmt.Sprintf("%d different blocks were stored so far and %d are resident: an index without bound would hold the rest too, %s of it%s",
-			stored, b.Resident, percent(int(min(dead, 1<<52)), int(min(stored, 1<<52))), perHour(stored, v.Now-since))
-		f.Counterfactual = fmt.Sprintf("an index that drops what nobody has would hold %d blocks", b.Resident)
+		f.Title = fmt.Sprintf("%s different blocks were stored so far and %s are resident: an index without bound would hold the rest too, %s of it%s",
+			wire.Grouped(stored), wire.Grouped(b.Resident), percent(int(min(dead, 1<<52)), int(min(stored, 1<<52))), perHour(stored, v.Now-since))
+		f.Counterfactual = fmt.Sprintf("an index that drops what nobody has would hold %s blocks", wire.Grouped(b.Resident))
 		f.Next = "watch the router's memory: give it a bound, a time to live or a restart plan if it keeps what no replica has (production-stack's prefix trie drops nothing)"
 		out = append(out, f)
 	}
@@ -63,5 +63,5 @@ func perHour(n uint64, over wire.Time) string {
 	if over < minute {
 		return ""
 	}
-	return fmt.Sprintf(", growing by %.0f blocks an hour", float64(n)/(float64(over)/float64(60*minute)))
+	return fmt.Sprintf(", growing by %s blocks an hour", rounded(float64(n)/(float64(over)/float64(60*minute))))
 }

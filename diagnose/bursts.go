@@ -156,7 +156,7 @@ func burstAheadOfEvents(v View, m Memory) []Finding {
 		f.Title += fmt.Sprintf("; %d such bursts in %s", n, seconds(window))
 	}
 	f.Effect.Blocks = p(blocks)
-	f.Counterfactual = fmt.Sprintf("sent to one replica after the other, at least %d blocks would have been computed once", blocks)
+	f.Counterfactual = fmt.Sprintf("sent to one replica after the other, at least %s blocks would have been computed once", wire.Grouped(blocks))
 	f.Next = "have the router note what it just sent where, and not wait for the event (predict on route); or send one request of such a batch ahead"
 	return []Finding{f}
 }

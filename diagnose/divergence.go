@@ -51,6 +51,8 @@ type Decided struct {
 	// Rows were compared. In More of them the router took more blocks for cached than
 	// the replica had, MoreBlocks in all, and in Fewer fewer.
 	Rows, More, MoreBlocks, Fewer, FewerBlocks int
+	// Met counts those of whose prompt the replica had any block.
+	Met int
 	// Since is the time of the first that differs.
 	Since wire.Time
 }
@@ -62,6 +64,10 @@ const (
 	// divergedRows decisions must differ to warn, and divergedShare of all.
 	divergedRows = 4
 )
+
+// sameFleet comes first where a recording and what it is held against have nothing in
+// common.
+const sameFleet = "first see that both are of one fleet, time and model, and the recording not redacted: otherwise nothing can be the same; then "
 
 // routerDivergence gives at most one finding for a replica's blocks and one for its
 // decisions.
@@ -86,8 +92,12 @@ func routerDivergence(v View) []Finding {
 	if n := len(v.Belief.Strangers); n > 0 {
 		f := Finding{Severity: Info, Subject: "fleet", Since: v.Belief.At, about: "strangers"}
 		f.Effect.Blocks = p(v.Belief.StrangeBlocks)
-		f.Title = fmt.Sprintf("the router counts %s for %s that is none observed here: %s",
-			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), shownNames(v.Belief.Strangers))
+		verb := "are"
+		if n == 1 {
+			verb = "is"
+		}
+		f.Title = fmt.Sprintf("the router counts %s for %s that %s not observed here: %s",
+			count(uint64(v.Belief.StrangeBlocks), "block"), count(uint64(n), "replica"), verb, some(v.Belief.Strangers))
 		f.Counterfactual = "if they are gone, prompts go by what nobody has"
 		f.Next = "say with --map what they are called here, observe them too, or have the router forget them"
 		out = append(out, f)
@@ -130,20 +140,24 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 	}
 	var says, then, next []string
 	if d.Stale > 0 {
-		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %d", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), d.Router))
+		says = append(says, fmt.Sprintf("counts %s that the replica has not, %s of its %s", count(uint64(d.Stale), "block"), percent(d.Stale, d.Router), wire.Grouped(d.Router)))
 		then = append(then, fmt.Sprintf("no prompt would be sent there for %s", count(uint64(d.Stale), "block")))
-		next = append(next, "have it read this replica's state anew (Dynamo does when the worker is registered anew or the router restarts)")
+		next = append(next, "have the router read this replica's state anew (Dynamo does when the worker is registered anew or the router restarts)")
 	}
 	if d.Missing > 0 {
-		says = append(says, fmt.Sprintf("lacks %s that it has, %s of %d", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), d.Ours))
+		says = append(says, fmt.Sprintf("lacks %s that the replica has, %s of %s", count(uint64(d.Missing), "block"), percent(d.Missing, d.Ours), wire.Grouped(d.Ours)))
 		then = append(then, fmt.Sprintf("prompts would find %s more", count(uint64(d.Missing), "block")))
-		next = append(next, "see that it hears this replica's events from the first on: kvscope doctor, its own listener's status, and its log")
+		next = append(next, "see that the router hears this replica's events from the first on: kvscope doctor, the status of its own listener, and its log")
 	}
 	f.Title = "the router " + strings.Join(says, ", and ") + d.why(r, b)
 	f.Counterfactual = "with a true index " + strings.Join(then, ", and ")
 	f.Next = strings.Join(next, "; ")
+	if d.Router > 0 && d.Ours > 0 && d.Both+d.Gone+d.Passing == 0 {
+		f.Title += "; no block is the same on both sides"
+		f.Next = sameFleet + f.Next
+	}
 	if d.Passing > 0 {
-		f.Title += fmt.Sprintf("; %d more differed in one of two looks, as events on their way do", d.Passing)
+		f.Title += fmt.Sprintf("; %s more differed in one of two looks, as events on their way do", wire.Grouped(d.Passing))
 	}
 	switch {
 	case !r.Trust.Exact():
@@ -152,7 +166,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 		f.Next = "first make our side sure: see the findings on " + wire.Printable(string(r.Replica)) + "'s stream; then " + f.Next
 	case 2*d.Keyed > d.Missing+d.Stale:
 		f.Severity = Info
-		f.Title += fmt.Sprintf("; %d are of prompts with an adapter or a cache salt, which the router may name otherwise", d.Keyed)
+		f.Title += fmt.Sprintf("; %s are of prompts with an adapter or a cache salt, which the router may name otherwise", wire.Grouped(d.Keyed))
 	case float64(d.Stale+d.Missing) < divergedShare*float64(max(d.Router, d.Ours)):
 		f.Severity = Info
 	}
@@ -162,7 +176,7 @@ func (d *Divergence) finding(r *Replica, b *Belief) (Finding, bool) {
 // why says what is proved of where the difference comes from.
 func (d *Divergence) why(r *Replica, b *Belief) (out string) {
 	if d.Gone > 0 {
-		out = fmt.Sprintf("; %d of the former were removed here", d.Gone)
+		out = fmt.Sprintf("; %s of the former were removed here", wire.Grouped(d.Gone))
 		if r.Restarts > 0 {
 			out += fmt.Sprintf(", and the replica restarted (%s)", count(uint64(r.Restarts), "time"))
 		} else if r.Index.Cleared > 0 {
@@ -192,26 +206,17 @@ func (d *Decided) finding() (Finding, bool) {
 	f.Effect.Blocks = p(d.MoreBlocks + d.FewerBlocks)
 	var says []string
 	if d.More > 0 {
-		says = append(says, fmt.Sprintf("%d took %s more for cached than it had", d.More, count(uint64(d.MoreBlocks), "block")))
+		says = append(says, fmt.Sprintf("%s took %s more for cached than it had", wire.Grouped(d.More), count(uint64(d.MoreBlocks), "block")))
 	}
 	if d.Fewer > 0 {
-		says = append(says, fmt.Sprintf("%d took %s fewer", d.Fewer, count(uint64(d.FewerBlocks), "block")))
+		says = append(says, fmt.Sprintf("%s took %s fewer than it had", wire.Grouped(d.Fewer), count(uint64(d.FewerBlocks), "block")))
 	}
 	f.Title = fmt.Sprintf("of the router's %s to send a prompt there, %s", count(uint64(d.Rows), "decision"), strings.Join(says, ", and "))
 	f.Counterfactual = fmt.Sprintf("with a true index %s would have gone by what the replica has", count(uint64(differ), "decision"))
 	f.Next = "compare its whole index: --ask-indexer URL, or --router-dump FILE with a recording"
+	if d.Met == 0 {
+		f.Title += "; it had no block of any of these prompts"
+		f.Next = sameFleet + f.Next
+	}
 	return f, true
-}
-
-// shownNames lists a few names.
-func shownNames(all []wire.Replica) string {
-	const most = 3
-	var out []string
-	for _, r := range all[:min(len(all), most)] {
-		out = append(out, wire.Printable(string(r)))
-	}
-	if more := len(all) - most; more > 0 {
-		out = append(out, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(out, ", ")
 }

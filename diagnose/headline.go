@@ -210,7 +210,7 @@ func (c company) String() string {
 	}
 	out += " " + words
 	if doubt > 0 {
-		out += fmt.Sprintf(" (%d of %d blocks in doubt)", doubt, capacity)
+		out += fmt.Sprintf(" (%s of %s blocks in doubt)", wire.Grouped(doubt), wire.Grouped(capacity))
 	}
 	return out
 }

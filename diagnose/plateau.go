@@ -161,13 +161,14 @@ func (f *plateau) finding(n, all, stored int) Finding {
 		Severity: Info, Subject: "fleet", Since: f.since, about: fmt.Sprint(f.id),
 		Evidence: Evidence{Block: p(f.depth), Token: p(f.depth * f.size)},
 		Effect:   Effect{Blocks: p(stored), Tokens: p(stored * f.size)},
-		Title: fmt.Sprintf("reuse of %d of %d requests that stored blocks in the last hour ends at token %d (block %d), and no two of them share the next block: %s of their blocks, answers included, are what a cache can give",
-			n, max(all, n), f.depth*f.size, f.depth, percent(reused, reused+stored)),
+		Title: fmt.Sprintf("reuse of %s of %s requests that stored blocks in the last hour ends at token %s (block %s), and no two of them share the next block: %s of their blocks, answers included, are what a cache can give",
+			wire.Grouped(n), wire.Grouped(max(all, n)), wire.Grouped(f.depth*f.size), wire.Grouped(f.depth), percent(reused, reused+stored)),
 		Counterfactual: "no router can reach more: what stands behind is new in each of them",
 		Next:           "to reach more, put what stays the same before what changes, as far as it is the same",
 	}
-	if float64(f.near) >= plateauNearly*float64(f.requests) && f.common > 0 {
-		out.Title += fmt.Sprintf("; %d more tokens are the same, but end inside a block of %d", f.common, f.size)
+	// Where the whole block is the same, something else than tokens tells them apart.
+	if float64(f.near) >= plateauNearly*float64(f.requests) && f.common > 0 && f.common < len(f.next) {
+		out.Title += fmt.Sprintf("; %s more tokens are the same, but end inside a block of %d", wire.Grouped(f.common), f.size)
 		out.Counterfactual = fmt.Sprintf("with smaller blocks, up to %s more of each would be reused", count(uint64(f.common), "token"))
 		out.Next = fmt.Sprintf("try a smaller block size, or lengthen what stays the same by %s, to the end of a block", count(uint64(f.size-f.common), "token"))
 	}

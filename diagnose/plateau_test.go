@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kvscope/kvscope/index"
@@ -64,6 +66,26 @@ func TestPlateausElsewhere(t *testing.T) {
 	}
 	if n, _ := m.turns.last(1e9); n != 4 || m.all[0].requests != 1 {
 		t.Errorf("%d requests, %d of them end there", n, m.all[0].requests)
+	}
+}
+
+// TestPlateausBegun: tokens that are shared inside a block are told of where they end,
+// and not where pictures alone tell the blocks apart.
+func TestPlateausBegun(t *testing.T) {
+	t.Parallel()
+	const requests = 40
+	for shared, want := range map[int]bool{3: true, 0: false, 4: false} {
+		var m plateaus
+		for i := range requests {
+			tokens := slices.Repeat([]wire.Token{wire.Token(100 + i)}, 4)
+			copy(tokens, []wire.Token{1, 2, 3, 4}[:shared])
+			e := &wire.Event{BlockSize: 4, Tokens: tokens}
+			m.begin(1e9, index.Known{Seq: uint64(10 + i), Parent: 1, Depth: 2}, e, 1)
+		}
+		f := m.all[0].finding(requests, requests, requests)
+		if got := strings.Contains(f.Title, "; 3 more tokens are the same"); got != want || !want && strings.Contains(f.Title+f.Next, "more tokens") {
+			t.Errorf("%d of 4 tokens shared: %s; %s", shared, f.Title, f.Next)
+		}
 	}
 }
 

@@ -56,9 +56,9 @@ func routerRace(v View, m Memory) []Finding {
 		return nil
 	}
 	f := Finding{Severity: Warning, Subject: "fleet"}
-	f.Title = fmt.Sprintf("two routers that choose within %d ms of each other pick the same replica in %s of %.0f cases, and one router that chooses twice in %s",
-		explain.PairWithin/1e6, share(acrossSame, across), across, share(withinSame, within))
-	f.Counterfactual = fmt.Sprintf("if each knew what the other had just done, some %.0f requests in %s would have gone elsewhere", acrossSame-across*withinSame/within, seconds(v.Now-mem.at[0]))
+	f.Title = fmt.Sprintf("two routers that choose within %d ms of each other pick the same replica in %s of %s cases, and one router that chooses twice in %s",
+		explain.PairWithin/1e6, share(acrossSame, across), rounded(across), share(withinSame, within))
+	f.Counterfactual = fmt.Sprintf("if each knew what the other had just done, some %s requests in %s would have gone elsewhere", rounded(acrossSame-across*withinSame/within), seconds(v.Now-mem.at[0]))
 	f.Next = "let the routers tell each other sooner, give each a share of the replicas, or draw among the best by chance (a router temperature above 0)"
 	return []Finding{f}
 }

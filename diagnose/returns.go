@@ -134,7 +134,7 @@ func evictedBeforeReturn(v View, m Memory) []Finding {
 				continue
 			}
 			f := about(r.Replica, Warning, 0)
-			f.Title = fmt.Sprintf("%s of the %.0f blocks stored in %s had been here and were evicted", share(float64(again), stored), stored, mem.over(v))
+			f.Title = fmt.Sprintf("%s of the %s blocks stored in %s had been here and were evicted", share(float64(again), stored), rounded(stored), mem.over(v))
 			if age, away, ok := mem.typical(v.Now, r.Replica.Replica); ok {
 				f.Title += fmt.Sprintf(": they stay for %s and are wanted again %s later", rough(age), rough(away))
 			}
@@ -142,7 +142,7 @@ func evictedBeforeReturn(v View, m Memory) []Finding {
 				f.Title += fmt.Sprintf("; the hit rate is %s", share(r.hit, r.queried))
 			}
 			f.Effect.Blocks, f.Effect.Tokens = p(int(again)), p(int(again)*r.Index.BlockSize)
-			f.Counterfactual = fmt.Sprintf("a cache that kept them would have saved %d blocks of prefill in %s", again, mem.over(v))
+			f.Counterfactual = fmt.Sprintf("a cache that kept them would have saved %s blocks of prefill in %s", wire.Grouped(again), mem.over(v))
 			f.Next = "give the cache more blocks or a lower tier to evict to, or send this replica fewer families of prompts; a router that predicts hits from what it sent sees none of this"
 			if n := r.Facts.Capacity; n > 0 {
 				f.Effect.Share = p(float64(again) / float64(n))

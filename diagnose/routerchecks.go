@@ -128,7 +128,7 @@ func routerBottleneck(v View, m Memory) []Finding {
 			continue
 		}
 		f := ofRouter(&s, Warning)
-		f.Title = fmt.Sprintf("the router takes %.0f ms to choose, for each of %.0f requests in %s", all.Millis/all.Times, all.Times, mem.over(v))
+		f.Title = fmt.Sprintf("the router takes %.0f ms to choose, for each of %s requests in %s", all.Millis/all.Times, rounded(all.Times), mem.over(v))
 		worst := ""
 		for _, phase := range slices.Sorted(maps.Keys(s.Overhead)) {
 			if phase != "total" && (worst == "" || s.spent(phase).Millis > s.spent(worst).Millis) {
@@ -154,9 +154,9 @@ func bodyTruncated(v View, m Memory) []Finding {
 			continue
 		}
 		f := ofRouter(&s, Warning)
-		f.Title = fmt.Sprintf("the router saw only the start of %.0f request bodies in %s", cut, mem.over(v))
+		f.Title = fmt.Sprintf("the router saw only the start of %s request bodies in %s", rounded(cut), mem.over(v))
 		if n := s.Requests - s.old.Requests; n >= cut {
-			f.Title += fmt.Sprintf(", of %.0f requests", n)
+			f.Title += fmt.Sprintf(", of %s requests", rounded(n))
 		}
 		f.Counterfactual = "with their whole body these requests, the longest and dearest, would be sent by their prefix and not by load alone"
 		f.Next = "raise the buffer above the largest body (Ray Serve: RAY_SERVE_HAPROXY_INGRESS_REQUEST_ROUTER_BUFSIZE, 8 MiB unless set), or send images by reference"
@@ -190,7 +190,7 @@ func loadTermZero(v View, m Memory) []Finding {
 		}
 		f := ofRouter(&s, Warning)
 		f.Title = fmt.Sprintf("the load term is 0 for all %d workers while the engines have %.0f requests at a time: the cache term decides alone", s.Workers, flight)
-		f.Counterfactual = fmt.Sprintf("with loads booked, %.0f choices in %s would have weighed queues against prefixes", n, mem.over(v))
+		f.Counterfactual = fmt.Sprintf("with loads booked, %s choices in %s would have weighed queues against prefixes", rounded(n), mem.over(v))
 		f.Next = "see that load is counted on the path in use (gRPC and HTTP differ in SGLang's gateway; Dynamo needs active block tracking), and until then lower the weight of the overlap"
 		out = append(out, f)
 	}

@@ -29,12 +29,12 @@ func herding(v View, m Memory) []Finding {
 			continue
 		}
 		f := about(hot.Replica, Warning, 0)
-		f.Title = fmt.Sprintf("gets %s of %.0f requests in %s (even: %s; cv %.1f), and %s",
-			share(hot.requests, total), total, t.over(v), share(1, float64(len(all))), cv(all, requestsOf), cost)
+		f.Title = fmt.Sprintf("gets %s of %s requests in %s (even: %s; cv %.1f), and %s",
+			share(hot.requests, total), rounded(total), t.over(v), share(1, float64(len(all))), cv(all, requestsOf), cost)
 		if hot.hit > hot.queried/2 {
 			f.Title += fmt.Sprintf("; its hit rate of %s hides it", share(hot.hit, hot.queried))
 		}
-		f.Counterfactual = fmt.Sprintf("spread evenly, each of the %d replicas would get %.0f requests in %s", len(all), total/float64(len(all)), t.over(v))
+		f.Counterfactual = fmt.Sprintf("spread evenly, each of the %d replicas would get %s requests in %s", len(all), rounded(total/float64(len(all))), t.over(v))
 		f.Next = "look at the router's load term: its weight above 0, loads that are not all 0, and a threshold for imbalance that is neither off nor infinite; or lower the weight of the overlap"
 		out = append(out, f)
 	}
@@ -65,8 +65,8 @@ func saturatedHotReplica(v View, _ Memory) []Finding {
 			continue
 		}
 		f := about(r, Warning, 0)
-		f.Title = fmt.Sprintf("%.0f requests wait behind %.0f that run, while %s runs %.0f and has none waiting",
-			r.Load.Waiting, r.Load.Running, wire.Printable(string(idle.Replica)), idle.Load.Running)
+		f.Title = fmt.Sprintf("%s requests wait behind %s that run, while %s runs %s and has none waiting",
+			rounded(r.Load.Waiting), rounded(r.Load.Running), wire.Printable(string(idle.Replica)), rounded(idle.Load.Running))
 		if rate, ok := r.Load.HitRate(); ok {
 			f.Title += fmt.Sprintf("; its hit rate is %.0f %%", 100*rate)
 		}
@@ -101,7 +101,7 @@ func starvedReplica(v View, m Memory) []Finding {
 				continue
 			}
 			f := about(r.Replica, Warning, 0)
-			f.Title = fmt.Sprintf("got no request for %s, while the others served %.0f with %.1f at a time on each", t.over(v), total, rest)
+			f.Title = fmt.Sprintf("got no request for %s, while the others served %s with %.1f at a time on each", t.over(v), rounded(total), rest)
 			if r.Joined > v.Replicas[0].Joined+window || r.Facts.Started > v.Replicas[0].Joined {
 				f.Title += fmt.Sprintf("; it came %s ago", (time.Duration(v.Now-r.Joined) * time.Nanosecond).Round(time.Second))
 			}
@@ -109,7 +109,7 @@ func starvedReplica(v View, m Memory) []Finding {
 				f.Effect.Blocks = p(n - r.Index.Copies)
 				f.Effect.Share = p(float64(n-r.Index.Copies) / float64(n))
 			}
-			f.Counterfactual = fmt.Sprintf("its even part is %.0f requests in %s", part, t.over(v))
+			f.Counterfactual = fmt.Sprintf("its even part is %s requests in %s", rounded(part), t.over(v))
 			f.Next = "check that the router knows it (its list of workers, its health check) and that a replica without any prefix can win: the load term must outweigh the overlap of the others"
 			out = append(out, f)
 		}
@@ -134,12 +134,12 @@ func coldIndexPileup(v View, m Memory) []Finding {
 			continue
 		}
 		f := about(hot.Replica, Info, 0)
-		f.Title = fmt.Sprintf("gets %.0f of the %.0f prompts in %s that no replica has anything of", coldOf(hot), total, t.over(v))
+		f.Title = fmt.Sprintf("gets %s of the %s prompts in %s that no replica has anything of", rounded(coldOf(hot)), rounded(total), t.over(v))
 		if cost := strain(all, hot); cost != "" {
 			f.Severity = Warning
 			f.Title += ", and " + cost
 		}
-		f.Counterfactual = fmt.Sprintf("the least loaded replica would do as well for them: %.0f for each of %d", total/float64(len(all)), len(all))
+		f.Counterfactual = fmt.Sprintf("the least loaded replica would do as well for them: %s for each of %d", rounded(total/float64(len(all))), len(all))
 		f.Next = "look at what the router does without any overlap: it should take the least loaded and break ties by chance, not take the first or the one with the smallest tree"
 		out = append(out, f)
 	}
@@ -172,15 +172,15 @@ func pingPong(v View, m Memory) []Finding {
 			continue
 		}
 		f := ofModel(Finding{Severity: Warning, Subject: "fleet"}, all)
-		f.Title = fmt.Sprintf("%d of %d turns of conversations in %s went to another replica than the turn before", moved, turns, t.over(v))
+		f.Title = fmt.Sprintf("%s of %s turns of conversations in %s went to another replica than the turn before", wire.Grouped(moved), wire.Grouped(turns), t.over(v))
 		if sum.turns.Returned > 0 {
-			f.Title += fmt.Sprintf(", %d of them back to one they had left", sum.turns.Returned)
+			f.Title += fmt.Sprintf(", %s of them back to one they had left", wire.Grouped(sum.turns.Returned))
 		}
 		if queried > 0 {
 			f.Title += fmt.Sprintf("; the hit rate is %s", share(hit, queried))
 		}
 		f.Effect.Blocks, f.Effect.Tokens = p(int(sum.turns.MovedBlocks)), p(int(sum.turns.MovedBlocks)*size)
-		f.Counterfactual = fmt.Sprintf("had they stayed, %d blocks would not have been computed again", sum.turns.MovedBlocks)
+		f.Counterfactual = fmt.Sprintf("had they stayed, %s blocks would not have been computed again", wire.Grouped(sum.turns.MovedBlocks))
 		f.Next = "check that the router gets cache events and weighs the overlap, or give it session affinity; several routers without shared state do this too"
 		out = append(out, f)
 	}
@@ -212,8 +212,8 @@ func noReuseToFind(v View, m Memory) []Finding {
 			continue
 		}
 		f := ofModel(Finding{Severity: Info, Subject: "fleet"}, all)
-		f.Title = fmt.Sprintf("nothing to reuse: of %.0f requests with %.0f prompt tokens in %s, %s came from a cache, and %s of the blocks stored are new",
-			sum.requests, sum.queried, t.over(v), share(sum.hit, sum.queried), share(float64(sum.ledger.First), stored))
+		f.Title = fmt.Sprintf("nothing to reuse: of %s requests with %s prompt tokens in %s, %s came from a cache, and %s of the blocks stored are new",
+			rounded(sum.requests), rounded(sum.queried), t.over(v), share(sum.hit, sum.queried), share(float64(sum.ledger.First), stored))
 		f.Counterfactual = "no choice of replica would have found more: what the overlap term moves is load alone, and the slowest requests pay for it"
 		f.Next = "if prompts should share a beginning, compare two of them (kvscope diff) for a clock or an id at the head; if not, use round robin or least load"
 		out = append(out, f)
@@ -241,8 +241,8 @@ func weightCancels(v View, m Memory) []Finding {
 			continue
 		}
 		f := ofModel(Finding{Severity: Info, Subject: "fleet"}, all)
-		f.Title = fmt.Sprintf("the overlap is 0 on all %d replicas: %.0f requests in %s have %.0f prompt tokens each, less than a block of %d",
-			len(all), requests, t.over(v), queried/requests, size)
+		f.Title = fmt.Sprintf("the overlap is 0 on all %d replicas: %s requests in %s have %s prompt tokens each, less than a block of %d",
+			len(all), rounded(requests), t.over(v), rounded(queried/requests), size)
 		f.Counterfactual = "only a prompt of more than one whole block can be found in a cache; until then the weight of the overlap cancels, and load alone decides"
 		f.Next = "leave the weight as it is: choose smaller blocks if the prompts share anything, or route by load"
 		out = append(out, f)

@@ -46,11 +46,11 @@ func (f *family) finding(now wire.Time, m *shifts) Finding {
 	if !f.ownText() {
 		members++ // the first, which lost nothing
 	}
-	requests := fmt.Sprintf("%d of %d requests that stored blocks in the last hour", members, max(all, members))
+	requests := fmt.Sprintf("%s of %s requests that stored blocks in the last hour", wire.Grouped(members), wire.Grouped(max(all, members)))
 	wasted := fmt.Sprintf("%s were computed again", count(uint64(blocks), "block"))
-	where := fmt.Sprintf("token %d (block %d)", f.low, f.low/f.size)
+	where := fmt.Sprintf("token %s (block %s)", wire.Grouped(f.low), wire.Grouped(f.low/f.size))
 	if f.ownText() {
-		where = fmt.Sprintf("token %d (block %d)", f.token, f.token/f.size)
+		where = fmt.Sprintf("token %s (block %s)", wire.Grouped(f.token), wire.Grouped(f.token/f.size))
 		out.Evidence.Block, out.Evidence.Token = p(f.token/f.size), p(f.token)
 	}
 	what := f.what()
@@ -60,19 +60,19 @@ func (f *family) finding(now wire.Time, m *shifts) Finding {
 	switch f.code {
 	case "boundary-shift":
 		out.Title = fmt.Sprintf("%s differ at %s in %s, before text that is the same: %s", requests, where, what, wasted)
-		out.Counterfactual = fmt.Sprintf("with it behind the text that stays the same, %d of %d blocks of such a request are reused, now %d", f.can, f.total, f.now)
+		out.Counterfactual = fmt.Sprintf("with it behind the text that stays the same, %s of %s blocks of such a request are reused, now %s", wire.Grouped(f.can), wire.Grouped(f.total), wire.Grouped(f.now))
 		out.Next = "move it behind the text that stays the same: to the end of the system prompt or into the last message"
 	case "order-shift":
 		out.Title = fmt.Sprintf("%s have the same content from %s on, in another order or form: %s, %s", requests, where, what, wasted)
-		out.Counterfactual = fmt.Sprintf("in one order or form, %d of %d blocks of such a request are reused, now %d", f.can, f.total, f.now)
+		out.Counterfactual = fmt.Sprintf("in one order or form, %s of %s blocks of such a request are reused, now %s", wire.Grouped(f.can), wire.Grouped(f.total), wire.Grouped(f.now))
 		out.Next = "have every client write it alike: tools and JSON keys sorted by name, one serialiser, and nothing that iterates over a map"
 	case "template-drift":
 		out.Title = fmt.Sprintf("%s render what was there before differently, the last at %s: %s, %s", requests, where, what, wasted)
-		out.Counterfactual = fmt.Sprintf("rendered alike, %d of %d blocks of such a request are reused, now %d", f.can, f.total, f.now)
+		out.Counterfactual = fmt.Sprintf("rendered alike, %s of %s blocks of such a request are reused, now %s", wire.Grouped(f.can), wire.Grouped(f.total), wire.Grouped(f.now))
 		out.Next = "render two turns of one chat and compare them (kvscope diff): have the template keep what was generated, think blocks included, and add one beginning-of-text token"
 	case "multimodal-first":
-		out.Title = fmt.Sprintf("%s have the same text behind other pictures, from block %d on: %s", requests, f.low/f.size, wasted)
-		out.Counterfactual = fmt.Sprintf("with the pictures behind the text that stays the same, %d more blocks of such a request are reused", f.lost())
+		out.Title = fmt.Sprintf("%s have the same text behind other pictures, from block %s on: %s", requests, wire.Grouped(f.low/f.size), wasted)
+		out.Counterfactual = fmt.Sprintf("with the pictures behind the text that stays the same, %s more blocks of such a request are reused", wire.Grouped(f.lost()))
 		out.Next = "put pictures behind the instructions that stay the same"
 	}
 	if !f.spelled && f.code != "multimodal-first" {

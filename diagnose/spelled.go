@@ -47,8 +47,8 @@ func tokenizerMismatch(v View) []Finding {
 		}
 		if s.Unrendered >= auditRequests && s.Unrendered > s.Compared {
 			f.Severity, f.Since = Info, v.Now
-			f.Title = fmt.Sprintf("%d of %d requests cannot be rendered here, so that their tokens are not compared: %s",
-				s.Unrendered, s.Unrendered+s.Compared, wire.Printable(s.Why.Error()))
+			f.Title = fmt.Sprintf("%s of %s requests cannot be rendered here, so that their tokens are not compared: %s",
+				wire.Grouped(s.Unrendered), wire.Grouped(s.Unrendered+s.Compared), wire.Printable(s.Why.Error()))
 			f.Counterfactual = "with the template that the engine has they would be"
 			f.Next = "give the chat template that the engine uses (--chat-template), and the folder of its model (--tokenizer)"
 			out = append(out, f)
@@ -105,17 +105,20 @@ func waysOf(s *explain.Spelling, now wire.Time, size int) []*misspelled {
 
 func (m *misspelled) finding(f Finding, compared, size int) Finding {
 	f.Since, f.about = m.since, m.Kind.String()
-	where := fmt.Sprintf("token %d", m.first)
+	where := fmt.Sprintf("token %s", wire.Grouped(m.first))
 	f.Evidence.Token, f.Evidence.Span = p(m.first), p(m.Kind.String())
 	cost, gain := "", "the router would look for the blocks that the engine stores"
 	if size > 0 {
-		where += fmt.Sprintf(" (block %d)", m.first/size)
+		where += fmt.Sprintf(" (block %s)", wire.Grouped(m.first/size))
 		cost = fmt.Sprintf("; %s of theirs match nothing", count(uint64(m.blocks), "block"))
 		gain = fmt.Sprintf("%s of such prompts, now unknown to whoever renders as here, would be found where they are cached", count(uint64(m.blocks), "block"))
 		f.Evidence.Block = p(m.first / size)
 		f.Effect = Effect{Blocks: p(m.blocks), Tokens: p(m.blocks * size)}
+		if m.blocks == 0 { // in the block begun, which no cache has
+			f.Severity, cost, gain = Info, "; no full block of theirs is lost by it", "nothing more would be found"
+		}
 	}
-	f.Title = fmt.Sprintf("%d of %d requests are other tokens here than in the engine, from %s on: %s%s", m.requests, compared, where, m.Line("in the engine"), cost)
+	f.Title = fmt.Sprintf("%s of %s requests are other tokens here than in the engine, from %s on: %s%s", wire.Grouped(m.requests), wire.Grouped(compared), where, m.Line("in the engine"), cost)
 	f.Counterfactual = "with the engine's tokens " + gain
 	f.Next = spellingSteps[m.Kind]
 	return f

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,21 @@ func stores(replicas, n, blocks int, do func(s *stream.Step)) {
 			Kind: stream.Apply, Replica: wire.Replica(fmt.Sprint("r", who)), At: 1e9 + wire.Time(i)*1e9/5000,
 			Batch: &wire.Batch{Seq: uint64(i), Events: []wire.Event{e}},
 		})
+	}
+}
+
+// TestMismatchOfNoBlock: tokens that differ in the block begun alone cost nothing.
+func TestMismatchOfNoBlock(t *testing.T) {
+	t.Parallel()
+	for theirs, want := range map[int]Severity{47: Info, 48: Warning} {
+		m := explain.Mismatch{Kind: explain.OtherTemplate, Token: 40, Tokens: [2]int{44, theirs}}
+		s := explain.Spelling{Log: "r", Replica: "r", Compared: 3, Others: slices.Repeat([]explain.Other{{Start: 1, Mismatch: m}}, 3)}
+		v := View{Now: 2, Audit: &explain.Audit{Spelled: []explain.Spelling{s}}, Replicas: make([]Replica, 1)}
+		v.Replicas[0].Replica, v.Replicas[0].Index.BlockSize = "r", 16
+		found := tokenizerMismatch(v)
+		if len(found) != 1 || found[0].Severity != want || strings.HasSuffix(found[0].Title, "no full block of theirs is lost by it") != (want == Info) {
+			t.Errorf("%d tokens: %+v", theirs, found)
+		}
 	}
 }
 

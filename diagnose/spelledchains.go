@@ -171,7 +171,7 @@ func (m *spellings) glance(head []wire.Token) (k glance, ok bool) {
 			}
 		}
 		// Without any there is no vocabulary.
-		return glance{kind: explain.OtherVocabulary, detail: fmt.Sprintf("%d of its first %d ids are none of it", len(head)-n, len(head))}, n > 0
+		return glance{kind: explain.OtherVocabulary, detail: fmt.Sprintf("%s of the first %s ids of one are unknown here", wire.Grouped(len(head)-n), wire.Grouped(len(head)))}, n > 0
 	}
 	s := explain.Spelled(&prompt.Prompt{Tokens: head[:known]}, m.speech)
 	text := func(i int) string { return s.Text[s.Spans[i].Start:s.Spans[i].End] }
@@ -267,7 +267,7 @@ func misspelledChains(r *Replica, bad []glance, all int) Finding {
 	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(bad[0].seq), p(last.seq)
 	f.Evidence.Token, f.Evidence.Block, f.Evidence.Span = p(token), p(token/max(1, r.Index.BlockSize)), p(last.kind.String())
 	f.Effect.Blocks = p(blocks)
-	f.Title = fmt.Sprintf("%d of the last %d stored prompts that were looked at, at token %d: %s", len(bad), all, token, line.Line("in the engine"))
+	f.Title = fmt.Sprintf("%s of the last %s stored prompts that were looked at have this at token %s: %s", wire.Grouped(len(bad)), wire.Grouped(all), wire.Grouped(token), line.Line("in the engine"))
 	f.Counterfactual = fmt.Sprintf("whoever renders and tokenizes such a chat as the model's maker has it finds none of their %s from there on", count(uint64(blocks), "block"))
 	f.Next = spellingSteps[last.kind]
 	return f

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -39,7 +40,16 @@ func count(n uint64, one string) string {
 	if strings.HasSuffix(first, "h") {
 		first += "e"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d %ss %s", n, first, rest))
+	return strings.TrimSpace(fmt.Sprintf("%s %ss %s", wire.Grouped(n), first, rest))
+}
+
+// rounded writes a measured number of requests, tokens or blocks as count does.
+func rounded(n float64) string {
+	const most = 1 << 53 // pages of metrics may say anything
+	if !(math.Abs(n) <= most) {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return wire.Grouped(int(math.RoundToEven(n)))
 }
 
 // endedBy finds when the doubt that arose at a moment ended: the next clear of
@@ -78,7 +88,7 @@ func lateJoin(v View) []Finding {
 		}
 		f.Evidence.SeqFrom, f.Evidence.SeqTo = p(uint64(0)), p(m.Seq-1)
 		f.Until = endedBy(r, m.At)
-		f.Title = fmt.Sprintf("joined at batch %d: what was cached before is unknown until it is used again", m.Seq)
+		f.Title = fmt.Sprintf("joined at batch %s: what was cached before is unknown until it is used again", wire.Grouped(m.Seq))
 		f.Next = "fetch what the publisher still keeps (R on the screen, --replay recent or full), or wait: what is used again shows"
 		if f.Until == nil && slices.Contains(r.Trust.Reasons, stream.LateJoin) {
 			f.Effect = doubtEffect(r)
@@ -90,7 +100,7 @@ func replicaRestart(v View) []Finding {
 	return eachMark(v, stream.MarkRestart, Warning, func(r *Replica, m stream.Mark, f *Finding) {
 		f.Until = p(m.At)
 		f.Evidence.SeqTo = p(m.To)
-		f.Title = fmt.Sprintf("restarted: batches began again at %d after %d (%s); its cache is empty and its old blocks are gone", m.To, m.Seq, m.Text)
+		f.Title = fmt.Sprintf("restarted: batches began again at %s after %s (%s); its cache is empty and its old blocks are gone", wire.Grouped(m.To), wire.Grouped(m.Seq), m.Text)
 		f.Next = "check that the router dropped the old process's blocks too; expect cold prefills on this replica"
 		if isNewest(r, m) {
 			f.Effect = takenEffect(r, r.Index.LastDrop)
@@ -104,7 +114,7 @@ func cacheCleared(v View) []Finding {
 			return
 		}
 		f.Until = p(m.At)
-		f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %d", m.Seq)
+		f.Title = fmt.Sprintf("cleared its whole prefix cache in batch %s", wire.Grouped(m.Seq))
 		f.Next = "find who called reset_prefix_cache or flush_cache; vLLM announces a clear only with its next batch, so it happened earlier than it shows"
 		if isNewest(r, m) {
 			f.Effect = takenEffect(r, r.Index.LastClear)
@@ -150,7 +160,7 @@ func overCapacity(v View) []Finding {
 		f := about(r, Warning, r.Joined)
 		f.Effect.Blocks = p(over)
 		f.Effect.Share = p(float64(over) / float64(r.Facts.Capacity))
-		f.Title = fmt.Sprintf("%d block copies are announced and not removed, %d more than the engine has (%d)", r.Index.Copies, over, r.Facts.Capacity)
+		f.Title = fmt.Sprintf("%s block copies are announced and not removed, %s more than the engine has (%s)", wire.Grouped(r.Index.Copies), wire.Grouped(over), wire.Grouped(r.Facts.Capacity))
 		f.Counterfactual = "a true index holds at most the engine's blocks; the surplus are phantom hits"
 		f.Next = "look for requests with kv_cache_report_mode=full, which announce blocks again, or for removals that never came"
 		out = append(out, f)

@@ -57,7 +57,7 @@ func clearHeldBack(v View) []Finding {
 			return
 		}
 		f.Since, f.Until = m.Since, p(m.At)
-		f.Title = fmt.Sprintf("cleared its prefix cache while idle, and announced it up to %s later, with the next request's blocks (batch %d)", ago(held), m.Seq)
+		f.Title = fmt.Sprintf("cleared its prefix cache while idle, and announced it up to %s later, with the next request's blocks (batch %s)", ago(held), wire.Grouped(m.Seq))
 		f.Counterfactual = "announced at once, no router would have counted the old blocks in that time"
 		f.Next = "expect the first request after a reset of an idle engine to be routed by blocks that are gone; send one small request right after each reset"
 		if isNewest(r, m) {

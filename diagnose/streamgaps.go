@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kvscope/kvscope/stream"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // shownGaps is how many lost gaps of a replica and cause are findings of their own;
@@ -67,7 +68,7 @@ func lostGap(r *Replica, g *stream.Gap) Finding {
 	} else {
 		f.Effect = doubtEffect(r)
 	}
-	f.Title = fmt.Sprintf("%s lost (%d–%d), %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
+	f.Title = fmt.Sprintf("%s lost (%s–%s), %s", count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To), g.Reason)
 	return f
 }
 
@@ -95,7 +96,7 @@ func healedGap(r *Replica, g *stream.Gap) Finding {
 	f := about(r, Info, g.Seen)
 	f.Evidence.SeqFrom, f.Evidence.SeqTo = p(g.From), p(g.To)
 	f.Until = p(g.HealedAt)
-	f.Title = fmt.Sprintf("%s missed live (%d–%d) and recovered by replay", count(g.To-g.From+1, "batch"), g.From, g.To)
+	f.Title = fmt.Sprintf("%s missed live (%s–%s) and recovered by replay", count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To))
 	f.Next = "nothing to do; if it comes back, look for a slow link or a small high-water mark (hwm)"
 	return f
 }
@@ -104,8 +105,8 @@ func healedGap(r *Replica, g *stream.Gap) Finding {
 // or when what was joined late was to be rebuilt.
 func replayClipped(v View) []Finding {
 	out := eachLost(v, stream.Clipped, func(r *Replica, g *stream.Gap, f *Finding) {
-		f.Title = fmt.Sprintf("%s lost (%d–%d): the publisher's replay begins only at batch %d, as it keeps no more than %s",
-			count(g.To-g.From+1, "batch"), g.From, g.To, g.To+1, count(g.Kept, "batch"))
+		f.Title = fmt.Sprintf("%s lost (%s–%s): the publisher's replay begins only at batch %s, as it keeps no more than %s",
+			count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To), wire.Grouped(g.To+1), count(g.Kept, "batch"))
 		if g.From == g.To {
 			f.Title += ", or this one was never sent"
 		}
@@ -120,7 +121,7 @@ func replayClipped(v View) []Finding {
 		if f.Until = endedBy(r, m.At); f.Until == nil {
 			f.Effect = doubtEffect(r)
 		}
-		f.Title = fmt.Sprintf("a replay from batch %d on was asked for, and begins at %d: what was cached in %d–%d is unknown until it is used again", m.Asked, m.Seq, m.Asked, m.Seq-1)
+		f.Title = fmt.Sprintf("a replay from batch %s on was asked for, and begins at %s: what was cached in %s–%s is unknown until it is used again", wire.Grouped(m.Asked), wire.Grouped(m.Seq), wire.Grouped(m.Asked), wire.Grouped(m.Seq-1))
 		f.Counterfactual = fmt.Sprintf("a buffer_steps of %d more would have held them", m.Seq-m.Asked)
 		f.Next = "raise buffer_steps in the engine's --kv-events-config, or start kvscope together with the engines; what is used again shows by itself"
 	})...)
@@ -128,16 +129,16 @@ func replayClipped(v View) []Finding {
 
 func replayTruncated(v View) []Finding {
 	return eachLost(v, stream.BrokenOff, func(r *Replica, g *stream.Gap, f *Finding) {
-		f.Title = fmt.Sprintf("%s lost (%d–%d): the replay broke off before them, %s", count(g.To-g.From+1, "batch"), g.From, g.To, g.Reason)
+		f.Title = fmt.Sprintf("%s lost (%s–%s): the replay broke off before them, %s", count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To), g.Reason)
 		f.Next = "ask again (R on the screen); vLLM below 0.33 drops what a slow reader of a long replay leaves after 1 000 messages, so look for a slow link or upgrade" + exactAgain
 	})
 }
 
 func unfillableHole(v View) []Finding {
 	return eachLost(v, stream.Unfillable, func(r *Replica, g *stream.Gap, f *Finding) {
-		f.Title = fmt.Sprintf("%s (%d–%d) in no replay: the publisher's buffer has what comes before and after, so asking again brings nothing", count(g.To-g.From+1, "batch"), g.From, g.To)
+		f.Title = fmt.Sprintf("%s (%s–%s) in no replay: the publisher's buffer has what comes before and after, so asking again brings nothing", count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To))
 		if g.Cause == stream.Clipped {
-			f.Title = fmt.Sprintf("%s (%d–%d) in no replay: the answer began behind, though the publisher keeps more than that, so asking again brings nothing", count(g.To-g.From+1, "batch"), g.From, g.To)
+			f.Title = fmt.Sprintf("%s (%s–%s) in no replay: the answer began behind, though the publisher keeps more than that, so asking again brings nothing", count(g.To-g.From+1, "batch"), wire.Grouped(g.From), wire.Grouped(g.To))
 		}
 		f.Next = "look in the engine's log for a batch that failed to encode (vLLM before 0.11: hashes too large for an integer); kvscope does not ask for it again" + exactAgain
 	})

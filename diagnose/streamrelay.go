@@ -215,7 +215,7 @@ func relayLoss(v View, memory Memory) []Finding {
 			f := about(r, Error, one.since)
 			f.Evidence.SeqFrom, f.Evidence.SeqTo = p(one.from), p(one.to)
 			f.Effect = blocksEffect(r, one.lost)
-			f.Title = fmt.Sprintf("Dynamo's relay lost %s of batches %d–%d, and numbers on without a gap (as %s)", count(uint64(one.lost), "block"), one.from, one.to, one.plane)
+			f.Title = fmt.Sprintf("Dynamo's relay lost %s of batches %s–%s, and numbers on without a gap (as %s)", count(uint64(one.lost), "block"), wire.Grouped(one.from), wire.Grouped(one.to), one.plane)
 			f.Counterfactual = "a router that listened to the engine itself would have these blocks, or see a gap"
 			f.Next = "look in the worker's log for \"Failed to decode ZMQ KV batch\", \"Failed to find parent block\" and \"Block not published\"; its counter of dropped events stays 0"
 			out = append(out, f)

@@ -71,7 +71,7 @@ func deadReplicaBlocks(v View, _ Memory) []Finding {
 		f := about(r, Warning, down)
 		f.Evidence.SeqTo = p(r.Last)
 		f.Effect = blocksEffect(r, blocks)
-		f.Title = fmt.Sprintf("has been gone since batch %d, and %s never removed", r.Last, are(blocks, "block"))
+		f.Title = fmt.Sprintf("has been gone since batch %s, and %s never removed", wire.Grouped(r.Last), are(blocks, "block"))
 		if r.ScrapeError != "" {
 			f.Title += "; its metrics page does not answer either"
 		}
@@ -90,7 +90,7 @@ func are(n int, one string) string {
 	if n == 1 {
 		return "1 " + one + " of it was"
 	}
-	return fmt.Sprintf("%d %ss of it were", n, one)
+	return fmt.Sprintf("%s %ss of it were", wire.Grouped(n), one)
 }
 
 // downSince gives when a replica's link was lost.

@@ -141,7 +141,7 @@ func prefixCachingOff(v View, _ Memory) []Finding {
 	return out
 }
 
-const startEvents = "start the engine with --kv-events-config '{\"enable_kv_cache_events\": true}' (SGLang takes --kv-events-config too), and check the port and topic that kvscope listens to"
+const startEvents = "start the engine with --kv-events-config '{\"enable_kv_cache_events\":true}' (SGLang takes --kv-events-config too), and check the port and topic that kvscope listens to"
 
 func eventsOff(v View, m Memory) []Finding {
 	s := m.(serving)
@@ -190,7 +190,7 @@ func streamSilent(v View, m Memory) []Finding {
 		}
 		f := about(r, Error, w.since)
 		f.Evidence.SeqFrom = p(r.Last)
-		f.Title = fmt.Sprintf("went silent after batch %d: no event for %s, while %s finished", r.Last, ago(r.Load.At-r.LastBatch), count(uint64(w.requests), "request"))
+		f.Title = fmt.Sprintf("went silent after batch %s: no event for %s, while %s finished", wire.Grouped(r.Last), ago(r.Load.At-r.LastBatch), count(uint64(w.requests), "request"))
 		f.Next = "look for an exception of the publisher thread in the engine's log, and for a firewall or proxy that drops idle connections"
 		if words := linkWords(r); words != "" {
 			f.Title += "; " + words

@@ -281,7 +281,7 @@ func alike(a, b []wire.Token) bool { return prefixLen(a, b) >= max(1, min(4, len
 // foreign knows ids that are none of our vocabulary. Where none is known at all there
 // is no vocabulary to speak of.
 func (p *pair) foreign() (Mismatch, bool) {
-	return Mismatch{Kind: OtherVocabulary, Detail: fmt.Sprintf("%d of %d ids there are none of it", p.unknown, p.known+p.unknown)}, p.unknown > 0 && p.known > 0
+	return Mismatch{Kind: OtherVocabulary, Detail: fmt.Sprintf("%s of %s ids there are unknown here", wire.Grouped(p.unknown), wire.Grouped(p.known+p.unknown))}, p.unknown > 0 && p.known > 0
 }
 
 // special knows a special token that the other side spells out.

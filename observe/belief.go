@@ -127,21 +127,22 @@ func newDifference(name wire.Replica) *difference {
 }
 
 // addUnnamed adds the replicas of which the router holds nothing: those of the same
-// models, and on the same side of Dynamo's relay as those that it names.
+// models, and on the same side of Dynamo's relay as those that it names, or all where it
+// names none.
 func (o *Observer) addUnnamed(rows map[wire.Replica]*difference, b *Belief) {
 	const plane = "dynamo-plane"
 	sides, models := map[bool]bool{}, map[string]bool{"": true}
 	for name := range rows {
 		sides[o.tracker.Dialect(name) == plane] = true
 	}
-	anyModel := false
+	anyModel := len(b.Held) == 0
 	for i := range b.Held {
 		models[b.Held[i].Model] = true
 		anyModel = anyModel || b.Held[i].Model == ""
 	}
 	for _, name := range o.tracker.Names() {
 		s, _ := o.tracker.State(name)
-		if rows[name] == nil && s.Heard && s.Link != wire.LinkGone && sides[s.Dialect == plane] && (anyModel || models[o.models[name]]) {
+		if rows[name] == nil && s.Heard && s.Link != wire.LinkGone && (len(sides) == 0 || sides[s.Dialect == plane]) && (anyModel || models[o.models[name]]) {
 			rows[name] = newDifference(name)
 		}
 	}

@@ -97,6 +97,7 @@ func (d *decisions) judge(o *Observer, one *openDecision) {
 		d.by[one.Replica] = row
 	}
 	row.Rows++
+	row.Met += b2i(one.high > 0)
 	switch {
 	case one.Overlap > one.high:
 		row.More++

@@ -81,6 +81,10 @@ func TestOracleDivergence(t *testing.T) {
 	if len(found) != 2 || found[0].Subject != string(h.Replica) && found[1].Subject != string(h.Replica) {
 		t.Fatalf("found %s", inWords(found))
 	}
+	stranger := "the router counts 2 blocks for 1 replica that is not observed here: 7/0"
+	if !slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Title == stranger }) {
+		t.Errorf("none is %q", stranger)
+	}
 	for _, f := range found {
 		t.Log(f.Severity, f.Subject, f.Title)
 	}

@@ -148,7 +148,7 @@ var beliefScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record {
 			return alone(t, []any{mapped(16, 1, records(1, 1), group(0, "mamba", nil)), mapped(16, 1, records(1, 1), group(1, "full_attention", nil))})
 		},
-		want: titled(diagnose.Warning, "0 of 1131 prompt tokens were cache hits", "mamba"),
+		want: titled(diagnose.Warning, "0 of 1 131 prompt tokens were cache hits", "mamba"),
 	},
 	{
 		code: "deprecated-knob", name: "a weight that lost its meaning",
@@ -176,7 +176,7 @@ var beliefScenarios = []scenario{
 		code: "index-growth", name: "P55 the router's index grows without bound",
 		fault: func(t *testing.T) []wire.Record { return diverse(t, true) },
 		twin:  func(t *testing.T) []wire.Record { return diverse(t, false) },
-		want:  titled(diagnose.Info, "120000 different blocks were stored so far and 10000 are resident", "92 % of it"),
+		want:  titled(diagnose.Info, "120 000 different blocks were stored so far and 10 000 are resident", "92 % of it"),
 	},
 }
 

@@ -27,10 +27,11 @@ func believed(name wire.Replica) *Belief {
 	}}
 }
 
-// chosen are decisions by which r1 has blocks 1 to 40, a second apart from a time on.
-func chosen(from, n int) (out []Decision) {
+// chosen are decisions by which r1 has 40 blocks from the first on, a second apart from a
+// time on.
+func chosen(from, n int, first uint64) (out []Decision) {
 	for i := range n {
-		out = append(out, Decision{At: wire.Time(from+i) * 1e9, Replica: r1, Blocks: sequenceOf(1, 50), BlockSize: 4, Overlap: 40})
+		out = append(out, Decision{At: wire.Time(from+i) * 1e9, Replica: r1, Blocks: sequenceOf(first, 50), BlockSize: 4, Overlap: 40})
 	}
 	return out
 }
@@ -59,12 +60,28 @@ var divergenceScenarios = []scenario{
 		twin: func(t *testing.T) []wire.Record {
 			return append(fortyThen()(t), frame(t, 20, r1, 0, stored(nil, 1, 40)))
 		},
-		want: titled(diagnose.Warning, "counts 40 blocks", "100 % of its 40", "lacks 5 blocks that it has, 100 % of 5", "the replica restarted (1 time)"),
+		want: titled(diagnose.Warning, "counts 40 blocks", "100 % of its 40", "lacks 5 blocks that the replica has, 100 % of 5", "the replica restarted (1 time)"),
 	},
 	{
 		code: "router-divergence", name: "stores that the router did not hear of", belief: believed(r1),
 		fault: fortyThen(stored(uint64(40), 41, 20)), twin: fortyThen(stored(uint64(40), 41, 20), removed(records60()...)),
-		want: titled(diagnose.Warning, "the router lacks 20 blocks that it has, 33 % of 60"),
+		want: titled(diagnose.Warning, "the router lacks 20 blocks that the replica has, 33 % of 60"),
+	},
+	{
+		code: "router-divergence", name: "an index that holds nothing", belief: &Belief{Source: "dump"},
+		fault: fortyThen(), twin: fortyThen(cleared()),
+		want: titled(diagnose.Warning, "the router lacks 40 blocks that the replica has, 100 % of 40"),
+	},
+	{
+		code: "router-divergence", name: "an index of something else",
+		belief: &Belief{Source: "dump", Held: []Held{{Replica: r1, BlockSize: 4, Blocks: [wire.NumTiers][]uint64{slices.Sorted(slices.Values(sequenceOf(1000, 40)))}}}},
+		fault:  fortyThen(), twin: fortyThen(cleared(), stored(nil, 1000, 40)),
+		want: func(t *testing.T, f *diagnose.Finding) {
+			titled(diagnose.Warning, "counts 40 blocks", "lacks 40 blocks", "; no block is the same on both sides")(t, f)
+			if !strings.HasPrefix(f.Next, "first see that both are of one fleet, time and model, and the recording not redacted: ") {
+				t.Errorf("next: %s", f.Next)
+			}
+		},
 	},
 	{
 		code: "router-divergence", name: "another block size",
@@ -74,9 +91,19 @@ var divergenceScenarios = []scenario{
 		want:   titled(diagnose.Warning, "the router's index has blocks of 16 tokens, the replica of 4"),
 	},
 	{
-		code: "router-divergence", name: "decisions by what was cleared", decisions: chosen(5, 4),
+		code: "router-divergence", name: "decisions by what was cleared", decisions: chosen(5, 4, 1),
 		fault: fortyThen(cleared(), stored(nil, 1, 10)), twin: fortyThen(),
 		want: titled(diagnose.Warning, "of the router's 4 decisions to send a prompt there, 4 took 120 blocks more for cached than it had"),
+	},
+	{
+		code: "router-divergence", name: "decisions about something else", decisions: chosen(5, 4, 1000),
+		fault: fortyThen(), twin: fortyThen(cleared(), stored(nil, 1000, 40)),
+		want: func(t *testing.T, f *diagnose.Finding) {
+			titled(diagnose.Warning, "4 took 160 blocks more for cached than it had; it had no block of any of these prompts")(t, f)
+			if !strings.HasPrefix(f.Next, "first see that both are of one fleet, time and model") {
+				t.Errorf("next: %s", f.Next)
+			}
+		},
 	},
 }
 
@@ -139,7 +166,7 @@ func TestDivergenceDoubt(t *testing.T) {
 	if len(found) != 2 {
 		t.Fatalf("found %s", inWords(found))
 	}
-	titled(diagnose.Warning, "lacks 20 blocks that it has, 100 % of 20")(t, &found[0])
+	titled(diagnose.Warning, "lacks 20 blocks that the replica has, 100 % of 20")(t, &found[0])
 	titled(diagnose.Info, "counts 20 blocks", "our own side is in doubt (DEGRADED(late-join))")(t, &found[1])
 	if err := o.Believe(Belief{Source: "dump", Held: []Held{{Replica: "7/0"}}}); err == nil || len(divergence(o)) != 2 {
 		t.Errorf("error %v: none of its replicas is ours", err)

@@ -257,7 +257,7 @@ var streamScenarios = []scenario{
 		},
 		want: func(t *testing.T, f *diagnose.Finding) {
 			t.Helper()
-			titled(diagnose.Warning, "began again at 0 after 9120")(t, f)
+			titled(diagnose.Warning, "began again at 0 after 9 120")(t, f)
 			if *f.Effect.Blocks != 484 || *f.Effect.Tokens != 4*484 || *f.Effect.Share != 0.22 {
 				t.Errorf("effect %+v", f.Effect)
 			}
@@ -428,7 +428,7 @@ var streamScenarios = []scenario{
 		},
 		want: func(t *testing.T, f *diagnose.Finding) {
 			t.Helper()
-			titled(diagnose.Warning, "1204 blocks behind a parent that was never announced")(t, f)
+			titled(diagnose.Warning, "1 204 blocks behind a parent that was never announced")(t, f)
 			if *f.Effect.Blocks != 1204 || *f.Effect.Share != 0.5 {
 				t.Errorf("effect %+v", f.Effect)
 			}

@@ -144,7 +144,7 @@ var tokenScenarios = []scenario{
 			slices.Concat(ids("one of them here"), numbered(90000, 4)), slices.Concat(ids("two of them here"), numbered(90010, 4)),
 			slices.Concat(ids("the third of them"), numbered(90020, 4)), slices.Concat(ids("and the last of them"), numbered(90030, 4)),
 		),
-		want: titled(diagnose.Warning, "the vocabulary is another", "ids are none of it"),
+		want: titled(diagnose.Warning, "the vocabulary is another", "ids of one are unknown here"),
 	},
 	{
 		code: "tokenizer-mismatch", name: "another template in a log", speech: smallModel(),

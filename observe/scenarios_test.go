@@ -2,6 +2,7 @@ package observe
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -89,6 +90,9 @@ func TestScenarios(t *testing.T) {
 			if f.Title == "" || f.Next == "" || f.Subject == "" || f.Kind == "" || f.Since == 0 {
 				t.Errorf("incomplete: %+v", f)
 			}
+			if jsonWithSpace.MatchString(f.Next) {
+				t.Errorf("what to paste is not one word, so Markdown breaks it: %s", f.Next)
+			}
 			if s.want != nil {
 				s.want(t, f)
 			}
@@ -98,6 +102,8 @@ func TestScenarios(t *testing.T) {
 		})
 	}
 }
+
+var jsonWithSpace = regexp.MustCompile(`'\{[^']*\s[^']*\}'`)
 
 func inWords(findings []diagnose.Finding) string {
 	out := ""

@@ -7,10 +7,9 @@ import (
 
 // Grouped writes a whole number with a space between thousands.
 func Grouped[N ~int | ~uint64 | ~uint32 | ~int64](n N) string {
-	s := strconv.FormatInt(int64(n), 10)
-	sign := ""
+	s, sign := strconv.FormatUint(uint64(n), 10), ""
 	if n < 0 {
-		sign, s = "-", s[1:]
+		s, sign = strconv.FormatInt(int64(n), 10)[1:], "-"
 	}
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + " " + s[i:]

@@ -14,6 +14,9 @@ func TestGrouped(t *testing.T) {
 			t.Errorf("%d is written %q, want %q", n, got, want)
 		}
 	}
+	if got := Grouped(uint64(math.MaxUint64)); got != "18 446 744 073 709 551 615" {
+		t.Errorf("the largest number is written %q", got)
+	}
 	for want, got := range map[string]string{
 		"1 block": Counted(1, "block"), "0 blocks": Counted(0, "block"), "2 batches": Counted(2, "batch"), "12 000 tokens": Counted(12000, "token"),
 	} {

@@ -68,6 +68,7 @@ func TestExplainAskChat(t *testing.T) {
 		said   string
 	}{
 		{ours.Tokens, ", and none differs"},
+		{ours.Tokens[:5], ", and none differs up to where the shorter one ends"},
 		{append(slices.Clone(ours.Tokens), 7), ", and none differs up to where the shorter one ends"},
 		{append([]wire.Token{1000}, ours.Tokens...), "differ from token 0 on (missing-bos): token 0, the beginning of text, is missing here"},
 		{listed.Tokens, "differ from token 3 on (list-as-json): the content list is rendered as JSON text in the router"},

@@ -78,7 +78,7 @@ func TestOracleRouterDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, _ = divergences(t, exitFine, "--from", plane, "--router-dump", without)
-	want := fmt.Sprintf("the router lacks %d blocks that it has, 100 %% of %[1]d", lost)
+	want := fmt.Sprintf("the router lacks %d blocks that the replica has, 100 %% of %[1]d", lost)
 	if len(found) != 1 || found[worker+"/0"] != want || lost == 0 {
 		t.Errorf("%q, want %q", found, want)
 	}

@@ -191,7 +191,10 @@ func parseMap(pairs []string) (map[string]wire.Replica, error) {
 	for _, pair := range pairs {
 		log, replica, ok := strings.Cut(pair, "=")
 		if !ok || log == "" || replica == "" {
-			return nil, usageError("--map %q: give LOG=REPLICA", pair)
+			return nil, usageError("--map %q: give THEIRS=REPLICA", pair)
+		}
+		if other, twice := names[log]; twice && other != wire.Replica(replica) {
+			return nil, usageError("--map gives %q two names, %q and %q: give one", log, other, replica)
 		}
 		names[log] = wire.Replica(replica)
 	}

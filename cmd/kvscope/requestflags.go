@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -24,6 +27,7 @@ func (r *requestFlags) add(f *pflag.FlagSet, usage string) {
 
 // served are the requests of a log, with the log's names that are others here.
 type served struct {
+	path     string
 	requests []explain.Request
 	names    map[string]wire.Replica
 }
@@ -32,6 +36,7 @@ type served struct {
 // without a tokenizer. damage is what could not be read beside the rest, err that
 // there is nothing.
 func (r *requestFlags) read(ctx context.Context, model explain.Renderer, args string) (log served, damage, err error) {
+	log.path = r.path
 	if log.names, err = parseMap(r.rename); err != nil || r.path == "" {
 		return log, nil, err
 	}
@@ -50,4 +55,24 @@ func (r *requestFlags) read(ctx context.Context, model explain.Renderer, args st
 		return log, nil, inputError(damage)
 	}
 	return log, damage, nil
+}
+
+// judged says how many requests were held against a recording, also where nothing was
+// wrong. The error says why none was.
+func (s *served) judged(w io.Writer, a *explain.Audit) error {
+	judged, compared := a.Agree+a.Over+a.Under, 0
+	for i := range a.Spelled {
+		compared += a.Spelled[i].Compared
+	}
+	if judged+compared == 0 && a.Unverifiable > 0 {
+		why := slices.IndexFunc(a.Exclusions, func(v explain.Verdict) bool { return v.Why != "" })
+		return fmt.Errorf("requests log %s: none of its %s can be judged, the first of them as %s: is it the log of the recording's time and fleet?",
+			s.path, wire.Counted(a.Requests, "request"), a.Exclusions[why].Why)
+	}
+	line := fmt.Sprintf("%s of %s of the log were held against the index, %s agree", wire.Grouped(judged), wire.Counted(a.Requests, "request"), wire.Grouped(a.Agree))
+	if compared > 0 {
+		line += fmt.Sprintf("; the tokens of %s were compared", wire.Grouped(compared))
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
 }

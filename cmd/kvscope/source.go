@@ -136,7 +136,11 @@ func (in *input) look(cmd *cobra.Command, ask func(seen, []fleet.Member)) (seen,
 		if o == nil {
 			return nil, err
 		}
-		o.Audit() // if there are requests
+		if a := o.Audit(); a != nil {
+			if none := in.served.judged(cmd.ErrOrStderr(), a); none != nil {
+				err = inputError(together(err, none))
+			}
+		}
 		ask(o, nil)
 		return o, err
 	}

@@ -102,7 +102,7 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	}
 	n, err := strconv.ParseUint(string(b), 10, 64)
 	if err != nil || n > maxCount {
-		return errors.New("no count")
+		return errors.New("a number in it is no count of tokens, blocks or requests")
 	}
 	*c = count(n)
 	return nil

@@ -74,8 +74,12 @@ func ReadDump(r io.Reader, name string) ([]Holding, error) {
 
 func readDump(r io.Reader) ([]Holding, error) {
 	d := dump{src: meter{Reader: r, all: maxDump}}
-	if err := d.read(json.NewDecoder(&d.src)); err != nil {
+	dec := json.NewDecoder(&d.src)
+	if err := d.read(dec); err != nil {
 		return nil, cmp.Or(d.src.err, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, cmp.Or(d.src.err, errDump)
 	}
 	for i := range d.all {
 		for t, blocks := range d.all[i].Blocks {

@@ -118,6 +118,9 @@ func TestDumpDamaged(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"nothing", "", "router dump x: the dump is cut off or not of the form known"},
 		{"a number", "7", "not of the form known"},
+		{"two in one", "[][]", "not of the form known"},
+		{"something behind it", "[] and more", "not of the form known"},
+		{"a size that is none", `{"m:g":{"block_size":-1,"events":[]}}`, "router dump x: a number in it is no count of tokens, blocks"},
 		{"cut off", "[" + event("device", "null", ""), "the dump is cut off"},
 		{"a cut archive", "\x1f\x8b\x08", "router dump x: "},
 		{"another list", `["a"]`, "not of the form known"},
