@@ -79,7 +79,8 @@ func (m *bursts) Step(s *stream.Step, idx *index.Index) {
 	}
 	for i := range s.Batch.Events {
 		e := &s.Batch.Events[i]
-		if e.Kind == wire.Stored && e.Tier == wire.Device && len(e.Hashes) > 0 {
+		// One block that goes on from another is most often an answer that grows.
+		if e.Kind == wire.Stored && e.Tier == wire.Device && (len(e.Hashes) > 1 || len(e.Hashes) == 1 && !e.Parent.Set) {
 			m.stored(s.At, name, e, idx)
 		}
 	}

@@ -167,8 +167,13 @@ func (m *shifts) begin() *chain {
 func (m *shifts) stored(e *wire.Event, idx *index.Index) {
 	at, name := m.heard.at, m.heard.replica
 	first, ok := idx.Resolve(name, e.Hashes[0])
-	last, okLast := idx.Resolve(name, e.Hashes[len(e.Hashes)-1])
-	if !ok || !okLast || last.Depth != first.Depth+len(e.Hashes)-1 {
+	last := first
+	if n := len(e.Hashes); n > 1 {
+		okLast := false
+		last, okLast = idx.Resolve(name, e.Hashes[n-1])
+		ok = ok && okLast
+	}
+	if !ok || last.Depth != first.Depth+len(e.Hashes)-1 {
 		return
 	}
 	c := m.of(m.tails[first.Parent])
@@ -193,7 +198,7 @@ func (m *shifts) stored(e *wire.Event, idx *index.Index) {
 			c.pictures = int32(first.Depth + i)
 		}
 	}
-	m.take(c, e, idx)
+	m.take(c, e, first.Seq, idx)
 	if c.rivals[0].chain != 0 && !c.suspect {
 		if len(m.suspects) >= maxSuspects {
 			return
@@ -203,15 +208,16 @@ func (m *shifts) stored(e *wire.Event, idx *index.Index) {
 	}
 }
 
-// take notes the windows of a store, and who else has them.
-func (m *shifts) take(c *chain, e *wire.Event, idx *index.Index) {
+// take notes the windows of a store, whose first block is called seq, and who else
+// has them.
+func (m *shifts) take(c *chain, e *wire.Event, seq uint64, idx *index.Index) {
 	size := e.BlockSize
 	tokens := e.Tokens[:min(len(e.Tokens), maxBlocks*size)]
 	mask := uint64(7) // of long stores fewer: what remains is among those of short ones
 	for n := len(tokens); n > 1024 && mask < 255; n /= 4 {
 		mask = mask<<2 | 3
 	}
-	block, seq := -1, uint64(0)
+	block := 0
 	windows(tokens, gram, mask, func(at int, sum uint64) {
 		if b := at / size; b != block {
 			k, ok := idx.Resolve(m.heard.replica, e.Hashes[min(b, len(e.Hashes)-1)])

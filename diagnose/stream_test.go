@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"testing"
@@ -44,7 +43,7 @@ func TestStreamMemories(t *testing.T) {
 			t.Parallel()
 			c := checkOf(code)
 			idx := index.New(index.Options{})
-			m := NewWatch().memories[cmp.Or(c.With, code)]
+			m := NewWatch().memory(c)
 			hostileSteps(m, idx, 12_000)
 			for at := range 40 {
 				c.Now(streamView(at), m)
@@ -113,14 +112,14 @@ func BenchmarkStreamChecks(b *testing.B) {
 			e := wire.Event{Kind: wire.Stored, Plane: k%64 >= 32, Group: -1, Hashes: []wire.Handle{wire.IntHandle(seq - seq%64 + uint64(k%32))}}
 			s := stream.Step{Kind: stream.Apply, Replica: r.Replica, At: v.Now, Batch: &wire.Batch{Seq: seq, Engine: v.Now + 1, Events: []wire.Event{e}}}
 			for _, c := range checks {
-				if m := w.memories[c.Code]; m != nil {
+				if m := w.memory(c); m != nil && c.With == "" {
 					m.Step(&s, idx)
 				}
 			}
 		}
 		v.Now += second
 		for _, c := range checks {
-			c.Now(v, w.memories[cmp.Or(c.With, c.Code)])
+			c.Now(v, w.memory(c))
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N)/10, "%core")

@@ -25,10 +25,16 @@ type Memory interface {
 // held. It goes by the time of records alone, so a recording gives the same findings
 // whenever and however often it is asked. It belongs to one goroutine.
 type Watch struct {
-	memories map[string]Memory // by code
+	memories []remembered // in the order of Checks
 	episodes map[key]*episode
 	// over are those that have ended, oldest first.
 	over []Finding
+}
+
+// remembered is the Memory of the check that has it.
+type remembered struct {
+	code string
+	Memory
 }
 
 // key tells the conditions of one check apart.
@@ -53,10 +59,10 @@ const TickEvery = wire.Time(1e9)
 
 // NewWatch makes one that has seen nothing.
 func NewWatch() *Watch {
-	w := &Watch{memories: map[string]Memory{}, episodes: map[key]*episode{}}
+	w := &Watch{episodes: map[key]*episode{}}
 	for i := range Checks {
 		if c := &Checks[i]; c.Memory != nil {
-			w.memories[c.Code] = c.Memory()
+			w.memories = append(w.memories, remembered{c.Code, c.Memory()})
 		}
 	}
 	return w
@@ -65,7 +71,7 @@ func NewWatch() *Watch {
 // Speak gives what turns tokens into text to the checks that read it.
 func (w *Watch) Speak(s explain.Speech) {
 	for _, m := range w.memories {
-		if m, reads := m.(interface{ Speak(explain.Speech) }); reads {
+		if m, reads := m.Memory.(interface{ Speak(explain.Speech) }); reads {
 			m.Speak(s)
 		}
 	}
@@ -73,9 +79,9 @@ func (w *Watch) Speak(s explain.Speech) {
 
 // Clone copies a Watch.
 func (w *Watch) Clone() *Watch {
-	c := &Watch{memories: maps.Clone(w.memories), episodes: maps.Clone(w.episodes), over: slices.Clone(w.over)}
-	for code, m := range c.memories {
-		c.memories[code] = m.Clone()
+	c := &Watch{memories: slices.Clone(w.memories), episodes: maps.Clone(w.episodes), over: slices.Clone(w.over)}
+	for i := range c.memories {
+		c.memories[i].Memory = c.memories[i].Clone()
 	}
 	for k, e := range c.episodes {
 		one := *e
@@ -87,7 +93,7 @@ func (w *Watch) Clone() *Watch {
 // Size is about how many bytes the memories that hold much take, as long as they tell.
 func (w *Watch) Size() (n int) {
 	for _, m := range w.memories {
-		if m, tells := m.(interface{ Size() int }); tells {
+		if m, tells := m.Memory.(interface{ Size() int }); tells {
 			n += m.Size()
 		}
 	}
@@ -96,18 +102,27 @@ func (w *Watch) Size() (n int) {
 
 // Step tells all memories of a step, before the index takes it.
 func (w *Watch) Step(s *stream.Step, idx *index.Index) {
-	for i := range Checks { // in their order: a map has none
-		if m := w.memories[Checks[i].Code]; m != nil {
-			m.Step(s, idx)
+	for i := range w.memories {
+		w.memories[i].Step(s, idx)
+	}
+}
+
+// memory gives the Memory that a check goes by, nil if it goes by none.
+func (w *Watch) memory(c *Check) Memory {
+	code := cmp.Or(c.With, c.Code)
+	for i := range w.memories {
+		if w.memories[i].code == code {
+			return w.memories[i].Memory
 		}
 	}
+	return nil
 }
 
 // Pass tells the memories that look back at the index, of which steps are not all of
 // time, how late it is. It comes before a Tick.
 func (w *Watch) Pass(at wire.Time, idx *index.Index) {
-	for i := range Checks {
-		if m, looks := w.memories[Checks[i].Code].(interface {
+	for i := range w.memories {
+		if m, looks := w.memories[i].Memory.(interface {
 			Pass(wire.Time, *index.Index)
 		}); looks {
 			m.Pass(at, idx)
@@ -124,7 +139,7 @@ func (w *Watch) Tick(v View) {
 		if c.Now == nil {
 			continue
 		}
-		for _, f := range c.Now(v, w.memories[cmp.Or(c.With, c.Code)]) {
+		for _, f := range c.Now(v, w.memory(c)) {
 			w.hold(c, v.Now, f)
 		}
 	}
