@@ -64,20 +64,34 @@ func waitWords(s *scene) string {
 	return " (" + clean(s.state) + ")"
 }
 
-// verdict says in a sentence who holds most.
+// verdict says in a sentence who holds most. Of those that hold as much it tells the
+// number of one that is sure.
 func (v *whatIf) verdict() string {
-	if len(v.answer.Rows) == 0 {
+	rows := v.answer.Rows
+	if len(rows) == 0 {
 		return "No replica has been seen."
 	}
-	best := &v.answer.Rows[0]
-	for i := range v.answer.Rows {
-		if r := &v.answer.Rows[i]; r.CachedTokens > best.CachedTokens {
-			best = r
+	best, many := &rows[0], 0
+	for i := range rows {
+		switch r := &rows[i]; {
+		case r.CachedTokens > best.CachedTokens:
+			best, many = r, 1
+		case r.CachedTokens == best.CachedTokens:
+			if many++; about(best) != "" {
+				best = r
+			}
 		}
 	}
 	if best.CachedTokens == 0 {
 		return "No replica holds its beginning: it is computed from the first token, wherever it goes."
 	}
-	return fmt.Sprintf("%s holds most: %s of %s tokens (%s) would come from its cache.",
-		nameOf(best.Replica), about(best)+wire.Grouped(best.CachedTokens), wire.Grouped(v.answer.Tokens), v.share(&whatIfRow{Row: best}))
+	who, where := nameOf(best.Replica)+" holds most", "its cache"
+	switch {
+	case many > 1 && many == len(rows):
+		who, where = fmt.Sprintf("All %d replicas hold as much", many), "any of their caches"
+	case many > 1:
+		who, where = fmt.Sprintf("%d replicas hold most", many), "any of their caches"
+	}
+	return fmt.Sprintf("%s: %s of %s tokens (%s) would come from %s.",
+		who, about(best)+wire.Grouped(best.CachedTokens), wire.Grouped(v.answer.Tokens), v.share(&whatIfRow{Row: best}), where)
 }
