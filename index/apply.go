@@ -115,7 +115,7 @@ func (x *Index) storeHandles(r *replica, at Place, hashes []wire.Handle) {
 	group := int16(at.Group)
 	for _, h := range hashes {
 		k := key(h)
-		id := r.table.get(k)
+		id := r.table.Get(k)
 		if id == none {
 			id = x.elsewhere(r, k)
 		}

@@ -12,7 +12,7 @@ import (
 func (x *Index) Clone() *Index {
 	c := *x
 	c.nodes, c.slots = slices.Clone(x.nodes), slices.Clone(x.slots)
-	c.bySeq = x.bySeq.clone()
+	c.bySeq = x.bySeq.Clone()
 	c.replicas = make(map[wire.Replica]*replica, len(x.replicas))
 	c.byID = make([]*replica, len(x.byID))
 	for i, r := range x.byID {
@@ -33,7 +33,7 @@ func (x *Index) Clone() *Index {
 
 func (r *replica) clone() *replica {
 	c := *r
-	c.table = r.table.clone()
+	c.table = r.table.Clone()
 	c.gone = maps.Clone(r.gone)
 	c.goneKeys = slices.Clone(r.goneKeys)
 	c.groups = slices.Clone(r.groups)
@@ -60,9 +60,9 @@ func (r *replica) clone() *replica {
 // out.
 func (x *Index) Size() int {
 	const nodeSize, slotSize, deadSize, entrySize, orphanSize = 72, 28, 24, 12, 200
-	n := nodeSize*cap(x.nodes) + slotSize*cap(x.slots) + deadSize*len(x.dead.buf) + entrySize*len(x.bySeq.vals)
+	n := nodeSize*cap(x.nodes) + slotSize*cap(x.slots) + deadSize*len(x.dead.buf) + entrySize*x.bySeq.Places()
 	for _, r := range x.byID {
-		n += entrySize*len(r.table.vals) + orphanSize*len(r.orphans) + 64*len(r.gone)
+		n += entrySize*r.table.Places() + orphanSize*len(r.orphans) + 64*len(r.gone)
 	}
 	return n
 }

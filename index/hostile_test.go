@@ -39,7 +39,7 @@ func check(t testing.TB, x *Index) {
 		if len(holders) > 1 {
 			shared++
 		}
-		if x.bySeq.get(n.seq) != nodeID(id) {
+		if x.bySeq.Get(n.seq) != nodeID(id) {
 			t.Fatalf("node %d is not found by its hash", id)
 		}
 		if n.parent != none && x.nodes[n.parent].depth != n.depth-1 {
@@ -52,10 +52,8 @@ func check(t testing.TB, x *Index) {
 	}
 	refs := map[nodeID]int32{}
 	for _, r := range x.byID {
-		for _, id := range r.table.vals {
-			if id != none {
-				refs[id]++
-			}
+		for _, id := range r.table.All() {
+			refs[id]++
 		}
 		for k, o := range r.orphans {
 			if o.key != k || o.parent != nil && r.orphans[o.parent.key] != o.parent {
@@ -130,8 +128,8 @@ func TestMemoryReturns(t *testing.T) {
 		}
 	}
 	check(t, x)
-	if x.known > 4 || x.byID[0].table.n > 4 {
-		t.Errorf("%d blocks and %d handles are kept after everything was removed", x.known, x.byID[0].table.n)
+	if x.known > 4 || x.byID[0].table.Len() > 4 {
+		t.Errorf("%d blocks and %d handles are kept after everything was removed", x.known, x.byID[0].table.Len())
 	}
 }
 

@@ -2,6 +2,7 @@ package index
 
 import (
 	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/hashtable"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -54,8 +55,8 @@ type Index struct {
 	nodes     []node
 	freeNodes nodeID // first of a list through node.next
 	slots     []slot
-	freeSlots slotID // first of a list through slot.next
-	bySeq     table  // sequence hash → node
+	freeSlots slotID                  // first of a list through slot.next
+	bySeq     hashtable.Table[nodeID] // sequence hash → node
 	known     int
 	replicas  map[wire.Replica]*replica
 	byID      []*replica
@@ -129,7 +130,7 @@ type replica struct {
 	id    int32
 	name  wire.Replica
 	model string
-	table table // handle → block, also for remembered evictions
+	table hashtable.Table[nodeID] // handle → block, also for remembered evictions
 	// orphans are blocks whose content hash is not known, by handle.
 	orphans map[uint64]*orphan
 	// gone remembers removals of handles that were not known, with the clock

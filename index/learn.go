@@ -15,7 +15,7 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 		k  uint64
 		id nodeID
 	}
-	if r.table.get(k) == id && r.orphans[k] == nil && len(x.waiting) == 0 {
+	if r.table.Get(k) == id && r.orphans[k] == nil && len(x.waiting) == 0 {
 		return
 	}
 	x.nodes[id].refs++ // keeps it, as all in work, while others are made
@@ -51,11 +51,11 @@ func (x *Index) learn(r *replica, k uint64, id nodeID, keys []uint64) {
 // name enters a handle into a replica's table. A handle that named another
 // block before is believed now: an engine has one block for a hash.
 func (x *Index) name(r *replica, k uint64, id nodeID) {
-	old := r.table.get(k)
+	old := r.table.Get(k)
 	if old == id {
 		return
 	}
-	r.table.set(k, id)
+	r.table.Set(k, id)
 	x.nodes[id].refs++
 	if old != none {
 		x.emptyNode(r, old, k, true)
@@ -218,7 +218,7 @@ func (x *Index) infer(r *replica, parent uint64, items []item) nodeID {
 		found = x.elsewhere(r, parent)
 	}
 	for i := 0; found == none && i < len(items); i++ {
-		found = r.table.get(items[i].key)
+		found = r.table.Get(items[i].key)
 		for up := 0; found != none && up <= i; up++ {
 			found = x.nodes[found].parent
 		}
@@ -233,7 +233,7 @@ func (x *Index) infer(r *replica, parent uint64, items []item) nodeID {
 func (x *Index) elsewhere(r *replica, k uint64) nodeID {
 	for _, other := range x.byID {
 		if other != r {
-			if id := other.table.get(k); id != none && x.shares(r, other, k) {
+			if id := other.table.Get(k); id != none && x.shares(r, other, k) {
 				return id
 			}
 		}

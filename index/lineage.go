@@ -24,7 +24,7 @@ func (x *Index) Resolve(name wire.Replica, h wire.Handle) (Known, bool) {
 	if r == nil {
 		return Known{}, false
 	}
-	id := r.table.get(key(h))
+	id := r.table.Get(key(h))
 	if id == none {
 		return Known{}, false
 	}
@@ -41,7 +41,7 @@ func (x *Index) Resolve(name wire.Replica, h wire.Handle) (Known, bool) {
 // blocks the first most. It reports false where a block is not known any more, or its
 // tokens were not kept.
 func (x *Index) Lineage(seq uint64, size, most int) (tokens []wire.Token, seqs []uint64, ok bool) {
-	id := x.bySeq.get(seq)
+	id := x.bySeq.Get(seq)
 	if id == none || size <= 0 || most <= 0 {
 		return nil, nil, false
 	}

@@ -2,6 +2,7 @@ package index
 
 import (
 	"github.com/kvscope/kvscope/blockhash"
+	"github.com/kvscope/kvscope/hashtable"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -19,13 +20,11 @@ func (x *Index) replica(name wire.Replica) *replica {
 
 // reset empties a replica's tables for a new epoch.
 func (r *replica) reset(x *Index) {
-	for _, id := range r.table.vals {
-		if id != none {
-			x.nodes[id].refs--
-			x.prune(id)
-		}
+	for _, id := range r.table.All() {
+		x.nodes[id].refs--
+		x.prune(id)
 	}
-	r.table = table{}
+	r.table = hashtable.Table[nodeID]{}
 	for k, o := range r.orphans {
 		if !o.announced {
 			x.stopWaiting(r, k)
@@ -44,7 +43,7 @@ func (x *Index) step(id nodeID, local uint64) nodeID {
 	if id != none {
 		seq = blockhash.Next(x.nodes[id].seq, local, false)
 	}
-	if c := x.bySeq.get(seq); c != none && x.nodes[c].parent == id && x.nodes[c].local == local {
+	if c := x.bySeq.Get(seq); c != none && x.nodes[c].parent == id && x.nodes[c].local == local {
 		return c
 	}
 	return none
@@ -58,7 +57,7 @@ func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeI
 		seq = blockhash.Next(x.nodes[parent].seq, local, false)
 		depth = x.nodes[parent].depth + 1
 	}
-	if id := x.bySeq.get(seq); id != none {
+	if id := x.bySeq.Get(seq); id != none {
 		if n := &x.nodes[id]; n.parent != parent || n.local != local {
 			x.Collisions++
 			return none
@@ -89,7 +88,7 @@ func (x *Index) child(parent nodeID, local uint64, ns blockhash.Namespace) nodeI
 		x.nodes[p.child].prev = id
 	}
 	p.child = id
-	x.bySeq.set(seq, id)
+	x.bySeq.Set(seq, id)
 	x.known++
 	return id
 }
@@ -116,14 +115,14 @@ func (x *Index) makeRoom() {
 // sweep takes the handles without a meaning out of a replica's table.
 func (x *Index) sweep(r *replica) {
 	var stale []uint64
-	for i, id := range r.table.vals {
-		if id != none && !x.traced(id, r.id) {
-			stale = append(stale, r.table.keys[i])
+	for k, id := range r.table.All() {
+		if !x.traced(id, r.id) {
+			stale = append(stale, k)
 		}
 	}
 	for _, k := range stale {
-		id := r.table.get(k)
-		r.table.remove(k)
+		id := r.table.Get(k)
+		r.table.Remove(k)
 		x.nodes[id].refs--
 		x.prune(id)
 	}
@@ -155,7 +154,7 @@ func (x *Index) prune(id nodeID) {
 		if n.next != none {
 			x.nodes[n.next].prev = n.prev
 		}
-		x.bySeq.remove(n.seq)
+		x.bySeq.Remove(n.seq)
 		*n = node{next: x.freeNodes}
 		x.freeNodes = id
 		x.known--
@@ -354,8 +353,8 @@ func (x *Index) forgetOldest() {
 		}
 		at = &s.next
 	}
-	if !resident && r.table.get(e.key) == e.node {
-		r.table.remove(e.key)
+	if !resident && r.table.Get(e.key) == e.node {
+		r.table.Remove(e.key)
 		n.refs--
 	}
 	x.prune(e.node)

@@ -36,7 +36,7 @@ func (x *Index) firstOf(n *node, at slotID) bool {
 // Had reports whether a replica has the block named seq on a tier, in a group for
 // whole prefixes, and whether it is remembered to have had it.
 func (x *Index) Had(name wire.Replica, tier wire.Tier, seq uint64) (now, once bool) {
-	r, id := x.replicas[name], x.bySeq.get(seq)
+	r, id := x.replicas[name], x.bySeq.Get(seq)
 	if r == nil || id == none {
 		return false, false
 	}

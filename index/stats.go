@@ -111,7 +111,7 @@ func (x *Index) Holds(name wire.Replica, at Place, h wire.Handle) bool {
 		return false
 	}
 	at = at.inBounds()
-	id := r.table.get(key(h))
+	id := r.table.Get(key(h))
 	if id == none {
 		return false
 	}

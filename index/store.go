@@ -77,7 +77,7 @@ func (x *Index) store(r *replica, at Place, parent wire.Handle, items []item, ns
 	above, chain := none, !parent.Set
 	if parent.Set {
 		p := key(parent)
-		above = r.table.get(p)
+		above = r.table.Get(p)
 		if above == none {
 			above = x.infer(r, p, items)
 		}
@@ -191,7 +191,7 @@ func (x *Index) Remove(name wire.Replica, at Place, handles []wire.Handle) {
 }
 
 func (x *Index) remove(r *replica, group int16, tier wire.Tier, k uint64) {
-	if id := r.table.get(k); id != none {
+	if id := r.table.Get(k); id != none {
 		if s := x.find(id, r.id, group, tier); s != nil && s.n > 0 {
 			x.leave(r, id, s, 1, k)
 			return
@@ -217,10 +217,8 @@ func (x *Index) Clear(name wire.Replica, all bool) {
 
 // empty takes all blocks out of a replica's device tier, or of all its tiers.
 func (x *Index) empty(r *replica, all bool) {
-	for i, id := range r.table.vals {
-		if id != none {
-			x.emptyNode(r, id, r.table.keys[i], all)
-		}
+	for k, id := range r.table.All() {
+		x.emptyNode(r, id, k, all)
 	}
 	for _, o := range r.orphans {
 		r.emptyOrphan(o, all)

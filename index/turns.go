@@ -86,7 +86,7 @@ func (t *Turns) count(one *turn) {
 func (x *Index) Holders(h wire.Handle) int {
 	k := key(h)
 	for _, r := range x.byID {
-		if id := r.table.get(k); id != none {
+		if id := r.table.Get(k); id != none {
 			return int(x.nodes[id].holders)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/kvscope/kvscope/hashtable"
 	"github.com/kvscope/kvscope/wire"
 )
 
@@ -79,8 +80,8 @@ func llmdHashes(out []uint64, req *Request, size, most int) []uint64 {
 // until the pod is sent them again.
 type llmdSent struct {
 	size    int
-	first   hashTable       // the first entry of a block
-	entries []llmdSentEntry // entry 0 is none
+	first   hashtable.Table[int32] // the first entry of a block
+	entries []llmdSentEntry        // entry 0 is none
 	free    []int32
 	pods    map[wire.Replica]int32
 	kept    []llmdKept // by pod
@@ -125,7 +126,7 @@ func (s *llmdSent) number(name wire.Replica) int32 {
 func (s *llmdSent) match(counts []int, hashes []uint64) []int {
 	counts = append(counts[:0], make([]int, len(s.kept))...)
 	for _, h := range hashes {
-		e := s.first.get(h)
+		e := s.first.Get(h)
 		if e == 0 {
 			break
 		}
@@ -177,7 +178,7 @@ func (s *llmdSent) left(name wire.Replica) {
 }
 
 func (s *llmdSent) find(hash uint64, pod int32) int32 {
-	e := s.first.get(hash)
+	e := s.first.Get(hash)
 	for e != 0 && s.entries[e].pod != pod {
 		e = s.entries[e].same
 	}
@@ -193,23 +194,23 @@ func (s *llmdSent) list(hash uint64, pod int32) int32 {
 		e = int32(len(s.entries))
 		s.entries = append(s.entries, llmdSentEntry{})
 	}
-	s.entries[e] = llmdSentEntry{hash: hash, pod: pod, same: s.first.get(hash)}
-	s.first.set(hash, e)
+	s.entries[e] = llmdSentEntry{hash: hash, pod: pod, same: s.first.Get(hash)}
+	s.first.Set(hash, e)
 	return e
 }
 
 func (s *llmdSent) unlist(e int32) {
 	hash, same := s.entries[e].hash, s.entries[e].same
-	switch at := s.first.get(hash); {
+	switch at := s.first.Get(hash); {
 	case at != e:
 		for s.entries[at].same != e {
 			at = s.entries[at].same
 		}
 		s.entries[at].same = same
 	case same == 0:
-		s.first.remove(hash)
+		s.first.Remove(hash)
 	default:
-		s.first.set(hash, same)
+		s.first.Set(hash, same)
 	}
 	s.free = append(s.free, e)
 }
@@ -243,69 +244,4 @@ func (s *llmdSent) unkeep(e int32) {
 	}
 	x.kept = false
 	k.n--
-}
-
-// hashTable finds what is filed under a hash that is spread evenly, 0 for nothing.
-// A look-up touches one place in memory, mostly; a map touches several.
-type hashTable struct {
-	slots []hashSlot // twice as many as are in use at least, a power of two
-	n     int
-}
-
-type hashSlot struct {
-	hash uint64
-	is   int32
-}
-
-// at finds the slot of a hash, or the empty one where it would go.
-func (t *hashTable) at(hash uint64) int {
-	mask := len(t.slots) - 1
-	i := int(hash) & mask
-	for t.slots[i].is != 0 && t.slots[i].hash != hash {
-		i = (i + 1) & mask
-	}
-	return i
-}
-
-func (t *hashTable) get(hash uint64) int32 {
-	if t.n == 0 {
-		return 0
-	}
-	return t.slots[t.at(hash)].is
-}
-
-// set files what is not 0.
-func (t *hashTable) set(hash uint64, is int32) {
-	if 2*(t.n+1) > len(t.slots) {
-		was := t.slots
-		t.slots = make([]hashSlot, max(16, 2*len(was)))
-		for _, s := range was {
-			if s.is != 0 {
-				t.slots[t.at(s.hash)] = s
-			}
-		}
-	}
-	i := t.at(hash)
-	if t.slots[i].is == 0 {
-		t.n++
-	}
-	t.slots[i] = hashSlot{hash, is}
-}
-
-// remove empties a hash's slot, and moves up those behind it that would not be
-// found any more.
-func (t *hashTable) remove(hash uint64) {
-	if t.get(hash) == 0 {
-		return
-	}
-	mask := len(t.slots) - 1
-	hole := t.at(hash)
-	for i := (hole + 1) & mask; t.slots[i].is != 0; i = (i + 1) & mask {
-		if home := int(t.slots[i].hash) & mask; (i-home)&mask >= (i-hole)&mask {
-			t.slots[hole] = t.slots[i]
-			hole = i
-		}
-	}
-	t.slots[hole] = hashSlot{}
-	t.n--
 }

@@ -1,6 +1,10 @@
 package lab
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kvscope/kvscope/hashtable"
+)
 
 // blockLRU is vLLM's block pool. Blocks that no sequence uses stay cached and wait
 // in a queue, in the order in which they were given back, to be used for something
@@ -14,7 +18,7 @@ type blockLRU struct {
 	slots []slot
 	nfree int
 	// oldest is the oldest copy of each block.
-	oldest table
+	oldest hashtable.Table[int32]
 	log    []change
 }
 
@@ -50,7 +54,7 @@ func (c *blockLRU) unlink(at int32) {
 
 func (c *blockLRU) match(path []block) int {
 	for i, b := range path {
-		if c.oldest.get(uint64(b)) == 0 {
+		if c.oldest.Get(uint64(b)) == 0 {
 			return i
 		}
 	}
@@ -61,7 +65,7 @@ func (c *blockLRU) begin(s *sequence) bool {
 	s.slots = s.slots[:0]
 	idle := 0
 	for _, b := range s.path[:s.usable] {
-		at := c.oldest.get(uint64(b))
+		at := c.oldest.Get(uint64(b))
 		if at == 0 {
 			break
 		}
@@ -100,16 +104,16 @@ func (c *blockLRU) take() int32 {
 
 func (c *blockLRU) forget(at int32) {
 	s := &c.slots[at]
-	switch first := c.oldest.get(uint64(s.holds)); {
+	switch first := c.oldest.Get(uint64(s.holds)); {
 	case first != at:
 		for c.slots[first].twin != at {
 			first = c.slots[first].twin
 		}
 		c.slots[first].twin = s.twin
 	case s.twin != 0:
-		c.oldest.set(uint64(s.holds), s.twin)
+		c.oldest.Set(uint64(s.holds), s.twin)
 	default:
-		c.oldest.set(uint64(s.holds), 0)
+		c.oldest.Remove(uint64(s.holds))
 		c.log = append(c.log, change{s.holds, true})
 	}
 	s.holds, s.twin = 0, 0
@@ -120,14 +124,14 @@ func (c *blockLRU) store(s *sequence, from, to int) {
 	for i := from; i < to; i++ {
 		at, b := s.slots[i], s.path[i]
 		c.slots[at].holds = b
-		if copied := c.oldest.get(uint64(b)); copied != 0 {
+		if copied := c.oldest.Get(uint64(b)); copied != 0 {
 			for c.slots[copied].twin != 0 {
 				copied = c.slots[copied].twin
 			}
 			c.slots[copied].twin = at
 			continue
 		}
-		c.oldest.set(uint64(b), at)
+		c.oldest.Set(uint64(b), at)
 		c.log = append(c.log, change{block: b})
 	}
 }

@@ -1,6 +1,9 @@
 package lab
 
-import "github.com/kvscope/kvscope/route"
+import (
+	"github.com/kvscope/kvscope/hashtable"
+	"github.com/kvscope/kvscope/route"
+)
 
 // book is what one router has booked of all requests, its own and those it hears
 // of, by Dynamo's default rules: the prompt tokens that it believes have to be
@@ -11,7 +14,7 @@ type book struct {
 	// active says which blocks are booked, and counts how often; nil where the
 	// policy does not go by caches.
 	active *holders
-	counts *table
+	counts *hashtable.Table[int32]
 	prefix []int
 }
 
@@ -21,7 +24,7 @@ func newBook(replicas int, last block, byCache bool) *book {
 		prefix: make([]int, replicas),
 	}
 	if byCache {
-		b.active, b.counts = newHolders(replicas, last), &table{}
+		b.active, b.counts = newHolders(replicas, last), &hashtable.Table[int32]{}
 	}
 	return b
 }
@@ -60,7 +63,7 @@ func (b *book) change(c bookChange, e *entry) {
 	}
 	for _, name := range e.path {
 		at := uint64(e.replica)<<32 | uint64(name)
-		n := b.counts.get(at)
+		n := b.counts.Get(at)
 		switch {
 		case c == bookAdd && n == 0:
 			b.active.add(int(e.replica), name)
@@ -74,7 +77,11 @@ func (b *book) change(c bookChange, e *entry) {
 		} else {
 			n--
 		}
-		b.counts.set(at, n)
+		if n == 0 {
+			b.counts.Remove(at)
+		} else {
+			b.counts.Set(at, n)
+		}
 	}
 }
 

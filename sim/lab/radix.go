@@ -1,5 +1,7 @@
 package lab
 
+import "github.com/kvscope/kvscope/hashtable"
+
 // radix is SGLang's radix cache (RadixAttention), in pages. A sequence locks the
 // path that it uses and the tree gets its prompt once it is prefilled, and the rest
 // when it has finished. Where that is in the tree by then, its own copy is given
@@ -12,7 +14,7 @@ type radix struct {
 	nodes []radixNode
 	spare []int32
 	// first finds a node by its first page, whose name says what goes before it.
-	first table
+	first hashtable.Table[int32]
 	// Of the capacity, tree pages are in the tree, locked ones of them in use, and
 	// own pages belong to sequences alone.
 	capacity, tree, locked, own int
@@ -45,7 +47,7 @@ func (c *radix) unlink(at int32) {
 // the first pages alone.
 func (c *radix) walk(path []block) (node int32, depth, partly int) {
 	for depth < len(path) {
-		at := c.first.get(uint64(path[depth]))
+		at := c.first.Get(uint64(path[depth]))
 		if at == 0 {
 			break
 		}
@@ -92,7 +94,7 @@ func (c *radix) add(n radixNode) int32 {
 		at = int32(len(c.nodes))
 		c.nodes = append(c.nodes, n)
 	}
-	c.first.set(uint64(n.pages[0]), at)
+	c.first.Set(uint64(n.pages[0]), at)
 	return at
 }
 
@@ -101,7 +103,7 @@ func (c *radix) split(at int32, pages int) int32 {
 	n := c.nodes[at]
 	upper := c.add(radixNode{pages: n.pages[:pages], parent: n.parent, locks: n.locks})
 	c.nodes[at].pages, c.nodes[at].parent = n.pages[pages:], upper
-	c.first.set(uint64(n.pages[pages]), at)
+	c.first.Set(uint64(n.pages[pages]), at)
 	if n.locks == 0 {
 		c.insert(at, upper)
 	}
@@ -146,7 +148,7 @@ func (c *radix) evict(pages int) {
 		at := c.nodes[0].next
 		n := c.nodes[at]
 		c.unlink(at)
-		c.first.set(uint64(n.pages[0]), 0)
+		c.first.Remove(uint64(n.pages[0]))
 		for _, b := range n.pages {
 			c.log = append(c.log, change{b, true})
 		}

@@ -375,23 +375,3 @@ func TestBookAgainstSequences(t *testing.T) {
 		}
 	}
 }
-
-// TestTable holds it against a map.
-func TestTable(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(5, 6))
-	var got table
-	want := map[uint64]int32{}
-	for range 50000 {
-		// Few keys, and some that collide.
-		key, value := 1+uint64(rng.IntN(300))<<(8*rng.IntN(5)), int32(rng.IntN(3))
-		got.set(key, value)
-		if want[key] = value; value == 0 {
-			delete(want, key)
-		}
-		asked := 1 + uint64(rng.IntN(300))<<(8*rng.IntN(5))
-		if got.get(asked) != want[asked] || got.used != len(want) {
-			t.Fatalf("%d for %d, want %d; %d keys, want %d", got.get(asked), asked, want[asked], got.used, len(want))
-		}
-	}
-}
