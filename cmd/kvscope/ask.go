@@ -96,17 +96,15 @@ func (f *askFlags) ask(ctx context.Context, s seen, members []fleet.Member, q ex
 	k := &asking{
 		Client: remote.New(remote.Options{}), fleet: s, query: q, answer: a, about: about,
 		prompt: remote.Prompt{Model: a.Model, Tokens: q.Tokens, LoRA: q.LoRA, Salt: q.Salt},
-		names:  map[wire.Replica]wire.Replica{}, sockets: map[string]wire.Replica{},
+		names:  map[wire.Replica]wire.Replica{}, sockets: eventSockets(members),
 	}
 	if f.chat {
 		k.body = about.request.Body()
 	}
 	for i := range a.Candidates { // in a recording names are all there is
-		k.sockets[socketPlace(string(a.Candidates[i].Replica))] = a.Candidates[i].Replica
-	}
-	for i := range members {
-		if m := &members[i]; m.Events != "" && m.Kind == fleet.Engine {
-			k.sockets[socketPlace(m.Events)] = m.Name
+		name := a.Candidates[i].Replica
+		if place := socketPlace(string(name)); k.sockets[place] == "" {
+			k.sockets[place] = name
 		}
 	}
 	for _, pair := range f.rename {
@@ -191,10 +189,8 @@ func (k *asking) indexer(ctx context.Context, at string) (remote.Answer, *explai
 		return fail(err)
 	}
 	size := 0
+	nameBySockets(k.names, listeners, k.sockets, func(r wire.Replica) bool { return k.candidate(r) != nil })
 	for _, l := range listeners {
-		if ours, ok := k.sockets[socketPlace(l.Endpoint)]; ok && k.names[l.Replica] == "" && k.candidate(l.Replica) == nil {
-			k.names[l.Replica] = ours
-		}
 		if l.Model == k.prompt.Model {
 			size = cmp.Or(size, l.BlockSize)
 		}
@@ -393,6 +389,28 @@ func (k *asking) holds(m *remote.Matches) string {
 }
 
 func (k *asking) named(r wire.Replica) wire.Replica { return cmp.Or(k.names[r], r) }
+
+// eventSockets are the engines' names by the places of their event sockets.
+func eventSockets(members []fleet.Member) map[string]wire.Replica {
+	out := map[string]wire.Replica{}
+	for i := range members {
+		if m := &members[i]; m.Events != "" && m.Kind == fleet.Engine {
+			out[socketPlace(m.Events)] = m.Name
+		}
+	}
+	return out
+}
+
+// nameBySockets adds to names, theirs to ours, what an indexer's workers are called
+// here by the sockets that it listens to. Those that have a name, or are called as one
+// of ours, keep it.
+func nameBySockets(names map[wire.Replica]wire.Replica, listeners []remote.Listener, sockets map[string]wire.Replica, known func(wire.Replica) bool) {
+	for _, l := range listeners {
+		if ours, ok := sockets[socketPlace(l.Endpoint)]; ok && names[l.Replica] == "" && !known(l.Replica) {
+			names[l.Replica] = ours
+		}
+	}
+}
 
 // socketPlace is the place of an event socket, however it is written.
 func socketPlace(address string) string {

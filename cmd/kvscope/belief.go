@@ -206,21 +206,11 @@ func (f *beliefFlags) join(ctx context.Context, client *remote.Client, s seen, m
 	if err != nil {
 		return err
 	}
-	sockets := map[string]wire.Replica{}
-	for i := range members {
-		if m := &members[i]; m.Events != "" && m.Kind == fleet.Engine {
-			sockets[socketPlace(m.Events)] = m.Name
-		}
-	}
 	known := map[wire.Replica]bool{}
 	for _, r := range s.Snapshot().Replicas {
 		known[r.Replica] = true
 	}
-	for _, l := range listeners {
-		if ours, ok := sockets[socketPlace(l.Endpoint)]; ok && f.names[l.Replica] == "" && !known[l.Replica] {
-			f.names[l.Replica] = ours
-		}
-	}
+	nameBySockets(f.names, listeners, eventSockets(members), func(r wire.Replica) bool { return known[r] })
 	return nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/kvscope/kvscope/explain"
 	"github.com/kvscope/kvscope/fixtures"
@@ -290,15 +289,11 @@ func (l *labFlags) served(size int) (*lab.Workload, error) {
 
 // labProgress tells a terminal how many requests have come.
 func labProgress(w io.Writer) (done func(n, of int), over func()) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return func(int, int) {}, func() {}
+	say, over := statusLine(w)
+	if say == nil {
+		return func(int, int) {}, over
 	}
-	return func(n, of int) {
-			fmt.Fprintf(w, "\rlab: %s of %s requests ", wire.Grouped(n), wire.Grouped(of))
-		}, func() {
-			fmt.Fprint(w, "\r\033[K")
-		}
+	return func(n, of int) { say("lab: %s of %s requests", wire.Grouped(n), wire.Grouped(of)) }, over
 }
 
 // experiment runs the reference experiment.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/kvscope/kvscope/capture"
 	"github.com/kvscope/kvscope/diagnose"
@@ -465,24 +464,33 @@ func (a *ahead) Next(ctx context.Context) (wire.Record, error) {
 	return a.Source.Next(ctx)
 }
 
-// progressOn tells a terminal how far reading has come, a few times a second.
-func progressOn(w io.Writer) (func(uint64, wire.Time), func()) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+// statusLine gives a line of a terminal that is written over, a few times a second at
+// most, and what clears it. say is nil where w is no terminal.
+func statusLine(w io.Writer) (say func(format string, args ...any), clear func()) {
+	if !isTerminal(w) {
 		return nil, func() {}
 	}
 	last, shown := time.Now(), false
-	return func(records uint64, at wire.Time) {
+	return func(format string, args ...any) {
 			if time.Since(last) < 200*time.Millisecond {
 				return
 			}
 			last, shown = time.Now(), true
-			fmt.Fprintf(w, "\rreading: %d records, at %s ", records, stamp(at))
+			fmt.Fprintf(w, "\r"+format+" ", args...)
 		}, func() {
 			if shown {
 				fmt.Fprint(w, "\r\033[K")
 			}
 		}
+}
+
+// progressOn tells a terminal how far reading has come.
+func progressOn(w io.Writer) (func(uint64, wire.Time), func()) {
+	say, over := statusLine(w)
+	if say == nil {
+		return nil, over
+	}
+	return func(records uint64, at wire.Time) { say("reading: %d records, at %s", records, stamp(at)) }, over
 }
 
 func stamp(t wire.Time) string {
