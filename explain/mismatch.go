@@ -110,7 +110,7 @@ func (m *Mismatch) Lost(size int) int {
 // ends. Tokens behind a medium are not compared. speech spells tokens of ours, and may
 // be nil; r may be nil where only tokens are known.
 func Mismatched(r *prompt.Request, ours *prompt.Prompt, engine []wire.Token, speech Speech) (Mismatch, bool) {
-	n := prefixLen(ours.Tokens, engine)
+	n := wire.CommonPrefix(ours.Tokens, engine)
 	certain := len(ours.Tokens) - ours.Doubt
 	if n == len(engine) || n >= certain {
 		return Mismatch{}, false
@@ -126,14 +126,6 @@ func Mismatched(r *prompt.Request, ours *prompt.Prompt, engine []wire.Token, spe
 	return p.finish(Mismatch{}), true
 }
 
-func prefixLen(a, b []wire.Token) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 // pair is one request in two spellings.
 type pair struct {
 	r    *prompt.Request
@@ -145,6 +137,8 @@ type pair struct {
 	textA, textB string
 	// contents are the request's texts, those of lists marked.
 	contents []content
+	// inA and inB say which contents the texts hold.
+	inA, inB []bool
 	// unknown counts tokens of theirs that are none of our vocabulary, and known the
 	// others.
 	unknown, known int
@@ -171,9 +165,15 @@ func newPair(r *prompt.Request, ours *prompt.Prompt, engine []wire.Token, n int,
 		}
 	}
 	p.textA, p.textB = norm.NFC.String(p.a.Text), norm.NFC.String(p.b.Text)
-	if r == nil {
-		return p
+	if r != nil {
+		p.read(r)
 	}
+	p.inA, p.inB = p.found(p.textA), p.found(p.textB)
+	return p
+}
+
+// read takes the request's contents.
+func (p *pair) read(r *prompt.Request) {
 	add := func(text string, message int, list bool) {
 		if text = norm.NFC.String(strings.TrimSpace(text)); text != "" {
 			p.contents = append(p.contents, content{text, message, list})
@@ -188,7 +188,6 @@ func newPair(r *prompt.Request, ours *prompt.Prompt, engine []wire.Token, n int,
 			add(text, i, m.List())
 		}
 	}
-	return p
 }
 
 // finish fills in what all kinds have.
@@ -216,12 +215,7 @@ func (p *pair) stands(side *prompt.Prompt) string {
 
 // within reports whether the request itself holds a text.
 func (p *pair) within(text string) bool {
-	for _, c := range p.contents {
-		if strings.Contains(c.text, text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.contents, func(c content) bool { return strings.Contains(c.text, text) })
 }
 
 // textAt gives the text of one token.
@@ -246,37 +240,24 @@ const maxSpecial = 64
 
 // bos knows a first token that one side has once more.
 func (p *pair) bos() (Mismatch, bool) {
-	a, b := p.a.Tokens, p.b.Tokens
-	if p.n > 4 || len(a) == 0 || len(b) == 0 {
-		return Mismatch{}, false
-	}
-	ka, kb := leading(a), leading(b)
-	may := func(side *prompt.Prompt) bool {
+	may := func(ofTheirs bool) bool {
+		side := p.a
+		if ofTheirs {
+			side = p.b
+		}
 		text, ok := textAt(side, 0)
 		return !ok || text == "" || bracketed(text)
 	}
-	switch {
-	case p.n > 0 && p.n == min(ka, kb) && ka != kb && may(p.a) && alike(a[ka:], b[kb:]):
-		return Mismatch{Kind: DoubledBOS, Here: ka > kb}, true
-	case p.n == 0 && may(p.a) && alike(a[1:], b):
+	switch how, times := diff.Begins(p.a.Tokens, p.b.Tokens, p.n, may); {
+	case how == diff.Doubled && may(false):
+		return Mismatch{Kind: DoubledBOS, Here: times[0] > times[1]}, true
+	case how == diff.MissingInB:
 		return Mismatch{Kind: MissingBOS}, true
-	case p.n == 0 && may(p.b) && alike(a, b[1:]):
+	case how == diff.MissingInA:
 		return Mismatch{Kind: MissingBOS, Here: true}, true
 	}
 	return Mismatch{}, false
 }
-
-// leading counts how often the first token stands at the beginning.
-func leading(s []wire.Token) int {
-	k := 0
-	for k < min(len(s), 8) && s[k] == s[0] {
-		k++
-	}
-	return k
-}
-
-// alike reports whether two sequences begin alike, at least a little.
-func alike(a, b []wire.Token) bool { return prefixLen(a, b) >= max(1, min(4, len(a), len(b))) }
 
 // foreign knows ids that are none of our vocabulary. Where none is known at all there
 // is no vocabulary to speak of.
@@ -335,12 +316,7 @@ func (p *pair) listAsJSON() (Mismatch, bool) {
 }
 
 func (p *pair) hasList() bool {
-	for _, c := range p.contents {
-		if c.list {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.contents, func(c content) bool { return c.list })
 }
 
 // found says which contents a text holds, in their order.
@@ -361,10 +337,9 @@ func (p *pair) listDropped() (Mismatch, bool) {
 	if !p.spelled() {
 		return Mismatch{}, false
 	}
-	a, b := p.found(p.textA), p.found(p.textB)
 	for i, c := range p.contents {
-		if a[i] != b[i] {
-			return Mismatch{Kind: ListDropped, Here: b[i], Detail: fmt.Sprintf("message %d", c.message)}, c.list
+		if p.inA[i] != p.inB[i] {
+			return Mismatch{Kind: ListDropped, Here: p.inB[i], Detail: fmt.Sprintf("message %d", c.message)}, c.list
 		}
 	}
 	return Mismatch{}, false
@@ -432,12 +407,11 @@ func (p *pair) gibberish() (Mismatch, bool) {
 		return Mismatch{}, false
 	}
 	ours := 0
-	a, b := p.found(p.textA), p.found(p.textB)
 	for i, c := range p.contents {
-		if b[i] && len(c.text) >= least {
+		if p.inB[i] && len(c.text) >= least {
 			return Mismatch{}, false
 		}
-		if a[i] && len(c.text) >= least {
+		if p.inA[i] && len(c.text) >= least {
 			ours++
 		}
 	}
@@ -450,7 +424,7 @@ func (p *pair) markup() (Mismatch, bool) {
 	if !p.spelled() || p.r == nil || len(p.r.Messages) == 0 {
 		return Mismatch{}, false
 	}
-	a, b := p.found(p.textA), p.found(p.textB)
+	a, b := p.inA, p.inB
 	for i := range a {
 		if a[i] != b[i] && (i == 0 || slices.Contains(a[i:], true) && slices.Contains(b[i:], true)) {
 			return Mismatch{}, false

@@ -89,8 +89,8 @@ func compare(t *testing.T, m *Model, n int, body json.RawMessage, want []wire.To
 			whole(t, p)
 			return p, later
 		}
-		if len(req.Messages) < 4 || common(p.Tokens, want) < len(want) {
-			t.Fatalf("record %d: %d tokens, want %d; equal up to %d", n, len(p.Tokens), len(want), common(p.Tokens, want))
+		if len(req.Messages) < 4 || wire.CommonPrefix(p.Tokens, want) < len(want) {
+			t.Fatalf("record %d: %d tokens, want %d; equal up to %d", n, len(p.Tokens), len(want), wire.CommonPrefix(p.Tokens, want))
 		}
 		req.Messages = req.Messages[:len(req.Messages)-2] // an answer and a question
 	}

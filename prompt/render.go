@@ -138,7 +138,7 @@ func (m *Model) encode(ctx context.Context, p *Prompt, special bool) error {
 // makes the same; failed is why there is none.
 func (p *Prompt) use(r *Request, failed error) {
 	ours := p.Tokens
-	switch same := common(ours, r.Tokens); {
+	switch same := wire.CommonPrefix(ours, r.Tokens); {
 	case failed != nil:
 		p.Notes = append(p.Notes, fmt.Sprintf("the ids of %s count, and the text is left out: %v", r.TokensFrom, failed))
 	case ours == nil:
@@ -150,15 +150,6 @@ func (p *Prompt) use(r *Request, failed error) {
 	}
 	p.Text, p.Parts, p.Spans, p.Template, p.Encoder = "", nil, nil, "", ""
 	p.Tokens = slices.Clone(r.Tokens)
-}
-
-// common counts the tokens that two lists begin with.
-func common(a, b []wire.Token) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
 
 // doubtMedia marks the tokens from the first medium on: the engine puts

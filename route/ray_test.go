@@ -234,7 +234,7 @@ func TestRayTreeModel(t *testing.T) {
 					for k := range s {
 						prefixes[string(s[:k+1])] = true
 					}
-					longest[n] = max(longest[n], shared(s, query))
+					longest[n] = max(longest[n], wire.CommonPrefix(s, query))
 				}
 				if got := tree.byName[n].chars; got != len(prefixes) {
 					t.Fatalf("%s has %d characters, want %d", n, got, len(prefixes))

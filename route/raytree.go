@@ -109,7 +109,7 @@ func (t *rayTree) insert(text []rune, weight int, x *rayTenant, at wire.Time) {
 			node.adopt(child)
 			t.bytes += rayNodeBytes + 4*len(text)
 		}
-		n := shared(child.text, text)
+		n := wire.CommonPrefix(child.text, text)
 		if n < len(child.text) {
 			child = t.split(child, n)
 		}
@@ -130,17 +130,6 @@ func (n *rayNode) adopt(child *rayNode) {
 	}
 	n.children[child.text[0]] = child
 	child.parent = n
-}
-
-// shared is how many runes two texts have in common from the first one on.
-func shared(a, b []rune) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
 }
 
 // split puts a node with the first n runes above one. In the list of each tenant
@@ -240,7 +229,7 @@ func (t *rayTree) match(text []rune, asked []*rayTenant) (n int, end *rayNode) {
 		if child == nil || !slices.ContainsFunc(child.owners, func(o *rayOwner) bool { return o.tenant.asked == t.epoch }) {
 			break
 		}
-		common := shared(child.text, text[n:])
+		common := wire.CommonPrefix(child.text, text[n:])
 		n += common
 		end = child
 		if common < len(child.text) {

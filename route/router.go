@@ -76,24 +76,11 @@ func (r *Router) Route(req *Request, cands []Candidate) int {
 // draw takes one of the eligible candidates by their chances.
 func (r *Router) draw() int {
 	in := &r.in
-	if r.cfg.policy.draws(in) {
+	switch {
+	case r.cfg.policy.draws(in):
 		return r.pair()
-	}
-	if r.cfg.policy.chances == nil {
-		best, ties := in.best()
-		nth := 0
-		if ties > 1 {
-			nth = r.rng.IntN(ties)
-		}
-		for at, k := range in.keys {
-			if k != best {
-				continue
-			}
-			if nth == 0 {
-				return at
-			}
-			nth--
-		}
+	case r.cfg.policy.chances == nil:
+		return r.tie()
 	}
 	r.chance = append(r.chance[:0], make([]float64, len(in.keys))...)
 	r.cfg.policy.chances(in, r.chance)
@@ -108,6 +95,25 @@ func (r *Router) draw() int {
 		left -= p
 	}
 	return last // the chances sum up to a little less than 1
+}
+
+// tie draws one of the best, all with the same chance.
+func (r *Router) tie() int {
+	best, ties := r.in.best()
+	nth := 0
+	if ties > 1 {
+		nth = r.rng.IntN(ties)
+	}
+	for at, k := range r.in.keys {
+		if k != best {
+			continue
+		}
+		if nth == 0 {
+			return at
+		}
+		nth--
+	}
+	return 0 // never: the best is among the keys
 }
 
 // pair draws two of the eligible candidates, each two as likely as any other, and

@@ -29,9 +29,6 @@ var sglangCacheSettings = []setting{
 }
 
 const (
-	// sglangTokenChars is how many characters stand for a token where a workload
-	// has no text.
-	sglangTokenChars = 4
 	// sglangMostChars bounds the tree whatever its settings: beyond it, shares are
 	// cut before their time.
 	sglangMostChars = 1 << 27
@@ -200,7 +197,7 @@ func (m *sglangMemory) read(r *Request) {
 			}
 		}
 	case len(r.Symbols) > 0:
-		m.text, m.chars = append(m.text, r.Symbols...), max(1, r.Width*sglangTokenChars)
+		m.text, m.chars = append(m.text, r.Symbols...), max(1, r.Width*symbolChars)
 	default:
 		var digits [20]byte
 		for i, id := range r.IDs {

@@ -106,7 +106,7 @@ func sglangPrefixKey(in *input) string {
 	case r.Session != "":
 		bytes = []byte(r.Session)
 	case len(r.Contents) > 0:
-		bytes = sglangBeginning(r.Contents, count*sglangTokenChars)
+		bytes = sglangBeginning(r.Contents, count*symbolChars)
 	case len(r.IDs) > 0:
 		for _, id := range r.IDs[:min(count, len(r.IDs))] {
 			bytes = binary.LittleEndian.AppendUint32(bytes, uint32(id))

@@ -80,16 +80,6 @@ func (n *sglangNode) owner(id int32) *sglangOwner {
 	return nil
 }
 
-func sharedPrefix(a, b []rune) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
-
 // match walks down a text as far as it goes, into a node of which a part alone is
 // shared too. It changes nothing.
 func (t *sglangTree) match(text []rune) (node int32, chars int) {
@@ -99,7 +89,7 @@ func (t *sglangTree) match(text []rune) (node int32, chars int) {
 			break
 		}
 		node = child
-		n := sharedPrefix(text[chars:], t.nodes[child].text)
+		n := wire.CommonPrefix(text[chars:], t.nodes[child].text)
 		if chars += n; n < len(t.nodes[child].text) {
 			break
 		}
@@ -142,7 +132,7 @@ func (t *sglangTree) insert(text []rune, id int32) {
 			at = child
 			break
 		}
-		n := sharedPrefix(text, t.nodes[child].text)
+		n := wire.CommonPrefix(text, t.nodes[child].text)
 		if n < len(t.nodes[child].text) {
 			child = t.split(child, n)
 		}

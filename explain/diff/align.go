@@ -35,7 +35,7 @@ type aligner struct {
 
 // between aligns a stretch by the runs of a level of grams and finer ones.
 func (al *aligner) between(h hunk, level int) {
-	n := commonPrefix(al.a[h.a0:h.a1], al.b[h.b0:h.b1])
+	n := wire.CommonPrefix(al.a[h.a0:h.a1], al.b[h.b0:h.b1])
 	h.a0, h.b0 = h.a0+n, h.b0+n
 	n = commonSuffix(al.a[h.a0:h.a1], al.b[h.b0:h.b1])
 	h.a1, h.b1 = h.a1-n, h.b1-n
@@ -53,7 +53,7 @@ func (al *aligner) between(h hunk, level int) {
 		}
 		back := commonSuffix(al.a[at.a0:p.a], al.b[at.b0:p.b])
 		al.between(hunk{at.a0, p.a - back, at.b0, p.b - back}, level+1)
-		run := commonPrefix(al.a[p.a:h.a1], al.b[p.b:h.b1])
+		run := wire.CommonPrefix(al.a[p.a:h.a1], al.b[p.b:h.b1])
 		at.a0, at.b0 = p.a+run, p.b+run
 	}
 	al.between(at, level+1)

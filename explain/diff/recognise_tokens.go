@@ -10,30 +10,64 @@ import (
 
 // This file holds the recognisers that tokens suffice for.
 
-// bos knows a beginning-of-text token that one side has once more.
-func (ch *change) bos() (found, bool) {
-	a, b, n := ch.c.a.units, ch.c.b.units, ch.h.a0
-	if n > 4 || n != ch.h.b0 || !ch.c.counted {
-		return found{}, false
+// Beginning says how two sequences of tokens differ by the first one.
+type Beginning uint8
+
+// The ways: one has it more often, or not at all.
+const (
+	SameBeginning Beginning = iota
+	Doubled
+	MissingInA
+	MissingInB
+)
+
+// Begins knows a beginning-of-text token that one of a and b has once more. n is how
+// many tokens they have in common, and special reports whether the first one of a, or
+// of b, may be such a token. times are how often it stands there, where it is doubled.
+func Begins(a, b []wire.Token, n int, special func(ofB bool) bool) (how Beginning, times [2]int) {
+	if n > 4 || len(a) == 0 || len(b) == 0 {
+		return SameBeginning, times
 	}
-	count := func(s []wire.Token) int {
-		k := 0
-		for k < min(len(s), 8) && s[k] == s[0] {
-			k++
-		}
-		return k
-	}
-	ka, kb := 0, 0
-	if n > 0 {
-		ka, kb = count(a), count(b)
-	}
-	f := found{class: BOS, detail: "doubled"}
+	ka, kb := leading(a), leading(b)
 	switch {
 	case n > 0 && min(ka, kb) == n && ka != kb && alike(a[ka:], b[kb:]):
-		f.tokens = &hunk{n, ka, n, kb}
-	case n == 0 && ch.special(ch.c.a, 0) && alike(a[1:], b):
+		return Doubled, [2]int{ka, kb}
+	case n == 0 && special(false) && alike(a[1:], b):
+		return MissingInB, times
+	case n == 0 && special(true) && alike(a, b[1:]):
+		return MissingInA, times
+	}
+	return SameBeginning, times
+}
+
+// leading counts how often the first token stands at the beginning.
+func leading(s []wire.Token) int {
+	k := 0
+	for k < min(len(s), 8) && s[k] == s[0] {
+		k++
+	}
+	return k
+}
+
+// bos knows a beginning-of-text token that one side has once more.
+func (ch *change) bos() (found, bool) {
+	n := ch.h.a0
+	if n != ch.h.b0 || !ch.c.counted {
+		return found{}, false
+	}
+	how, times := Begins(ch.c.a.units, ch.c.b.units, n, func(ofB bool) bool {
+		if ofB {
+			return ch.special(ch.c.b, 0)
+		}
+		return ch.special(ch.c.a, 0)
+	})
+	f := found{class: BOS, detail: "doubled"}
+	switch how {
+	case Doubled:
+		f.tokens = &hunk{n, times[0], n, times[1]}
+	case MissingInB:
 		f.detail, f.tokens = "missing in B", &hunk{0, 1, 0, 0}
-	case n == 0 && ch.special(ch.c.b, 0) && alike(a, b[1:]):
+	case MissingInA:
 		f.detail, f.tokens = "missing in A", &hunk{0, 0, 0, 1}
 	default:
 		return found{}, false
@@ -54,7 +88,7 @@ func (ch *change) special(s *side, i int) bool {
 // alike reports whether two sequences begin alike, at least a little.
 func alike(a, b []wire.Token) bool {
 	const enough = 4
-	return commonPrefix(a, b) >= max(1, min(enough, len(a), len(b)))
+	return wire.CommonPrefix(a, b) >= max(1, min(enough, len(a), len(b)))
 }
 
 // What is compared as a reordered whole is bounded, in tokens or bytes and in hunks.

@@ -63,8 +63,8 @@ func (c *comparison) cutTokens(spans []Span) (moved, removed int) {
 		atA, atB = s.A.End, s.B.End
 	}
 	rest[0], rest[1] = append(rest[0], a[atA:]...), append(rest[1], b[atB:]...)
-	removed = commonPrefix(rest[0], rest[1])
-	return commonPrefix(append(rest[0], tails[0]...), append(rest[1], tails[1]...)), removed
+	removed = wire.CommonPrefix(rest[0], rest[1])
+	return wire.CommonPrefix(append(rest[0], tails[0]...), append(rest[1], tails[1]...)), removed
 }
 
 // cutText does the same with texts, and tokenizes them.
@@ -105,7 +105,7 @@ func (c *comparison) cutText(spans []Span, opt Options) (moved, removed int, err
 			return 0, 0, errors.New("the tokenizer does not tell which token is which text")
 		}
 	}
-	moved = commonPrefix(ids[0], ids[1])
+	moved = wire.CommonPrefix(ids[0], ids[1])
 	removed = moved
 	for removed > 0 && (spansOf[0][removed-1].End > rest[0].Len() || spansOf[1][removed-1].End > rest[1].Len()) {
 		removed--

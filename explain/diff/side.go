@@ -160,17 +160,6 @@ func ceilRune(s string, i int) int {
 	return i
 }
 
-// commonPrefix counts the leading elements that two sequences share.
-func commonPrefix(a, b []wire.Token) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
-
 func commonSuffix(a, b []wire.Token) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -2,12 +2,13 @@ package diff
 
 import (
 	"github.com/kvscope/kvscope/prompt"
+	"github.com/kvscope/kvscope/wire"
 )
 
 // find fills in how the sides stand to each other, where they part, and the spans.
 func (c *comparison) find(d *Diff) {
 	a, b := c.a.units, c.b.units
-	n := commonPrefix(a, b)
+	n := wire.CommonPrefix(a, b)
 	d.Common, d.Notes = n, c.notes
 	switch {
 	case n == len(a) && n == len(b):
@@ -53,7 +54,7 @@ func (c *comparison) spans(d *Diff, s Span, hunks []hunk) {
 		c.judge(&s, d.Spans)
 		d.Spans = append(d.Spans, s)
 		end := hunk{a1: s.A.End, b1: s.B.End}
-		run := commonPrefix(a[end.a1:], b[end.b1:])
+		run := wire.CommonPrefix(a[end.a1:], b[end.b1:])
 		if end.a1+run == len(a) || end.b1+run == len(b) {
 			return
 		}

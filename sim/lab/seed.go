@@ -183,12 +183,7 @@ func (s *Seed) index(t *SeedTokens) {
 func (t *SeedTokens) scan(prompt []wire.Token, replica int) int {
 	best := 0
 	for i := replica; i < seedStored; i += seedReplicas {
-		held := t.Corpus[i]
-		n := 0
-		for n < min(len(prompt), len(held)) && prompt[n] == held[n] {
-			n++
-		}
-		best = max(best, n/t.BlockSize)
+		best = max(best, wire.CommonPrefix(prompt, t.Corpus[i])/t.BlockSize)
 	}
 	return best
 }
